@@ -51,13 +51,13 @@ pub fn files(config: &Config) -> Vec<(String, PathBuf)> {
 /// has its first name, so the names are in an order of their own. Sites with the same first name (on different addresses) share
 /// a certificate, so that neither overwrites the other's file.
 fn wanted(sites: &[SiteConfig]) -> Vec<WantedCertificate> {
-    let mut all: Vec<WantedCertificate> = Vec::new();
+    let mut certificates: Vec<WantedCertificate> = Vec::new();
     for (number, site) in (0..).zip(sites).filter(|(_, site)| site.has_auto_tls) {
         let names: Vec<String> = galley_config::in_order(&site.hosts)
             .filter_map(name)
             .collect();
         for names in names.chunks(MAX_NAMES) {
-            let taken = all
+            let taken = certificates
                 .iter_mut()
                 .find(|one| one.names.first() == names.first());
             match taken {
@@ -67,7 +67,7 @@ fn wanted(sites: &[SiteConfig]) -> Vec<WantedCertificate> {
                     taken.names.extend(new);
                     taken.names.truncate(MAX_NAMES);
                 }
-                None => all.push(WantedCertificate {
+                None => certificates.push(WantedCertificate {
                     site: site.name.clone(),
                     number,
                     names: names.to_vec(),
@@ -75,7 +75,7 @@ fn wanted(sites: &[SiteConfig]) -> Vec<WantedCertificate> {
             }
         }
     }
-    all
+    certificates
 }
 
 /// The name of a host in a certificate.

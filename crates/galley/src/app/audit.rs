@@ -378,16 +378,16 @@ fn lock(queue: &Lock<PassQueue>) -> std::sync::MutexGuard<'_, PassQueue> {
 
 /// All pages of a site in memory that visitors would get, the most requested first.
 fn all_pages(site: &Arc<Site>, services: &Services) -> Vec<Key> {
-    let mut found = Vec::new();
+    let mut pages = Vec::new();
     let mut pacing = WalkPacing::default();
     for entry in services.memory.entries() {
         pacing.step();
-        if found.len() < MAX_PAGES && audit::is_in_use(services, site, &entry) {
-            found.push((entry.hits(), entry.key.clone()));
+        if pages.len() < MAX_PAGES && audit::is_in_use(services, site, &entry) {
+            pages.push((entry.hits(), entry.key.clone()));
         }
     }
-    found.sort_by_key(|(hits, _)| std::cmp::Reverse(*hits));
-    found.into_iter().map(|(_, key)| key).collect()
+    pages.sort_by_key(|(hits, _)| std::cmp::Reverse(*hits));
+    pages.into_iter().map(|(_, key)| key).collect()
 }
 
 /// The address of a page.

@@ -62,14 +62,14 @@ pub(super) fn build(
         pools::start_fetch_threads(planned.pools, process_state, sandbox.as_ref())?;
     let mut sites = Vec::with_capacity(config.sites.len());
     let mut next_log = 1;
-    let all = config.sites.iter().zip(planned.sites).zip(php);
-    for (number, ((site, planned), own_php)) in (0..).zip(all) {
+    let planned_sites = config.sites.iter().zip(planned.sites).zip(php);
+    for (number, ((site, planned), own_php)) in (0..).zip(planned_sites) {
         let log = if site.access.is_some() { next_log } else { 0 };
         next_log += usize::from(site.access.is_some());
         let pages = process_state.compressing(&process_state.memory, site);
         let (mut core, identity) = process_state.states.fetch_site(site, pages);
         core.markers = markers(site, &core)?;
-        let own = SiteParts {
+        let parts = SiteParts {
             folder: folder(site, &planned, identity.file_mark, process_state)?,
             php: own_php
                 .primary
@@ -84,7 +84,7 @@ pub(super) fn build(
                 crawlers: Arc::clone(&config.server.crawlers.ranges),
             },
         };
-        let built = Arc::new(build_site(site, &planned, &fetch_threads, core, own)?);
+        let built = Arc::new(build_site(site, &planned, &fetch_threads, core, parts)?);
         SiteIncludes::enable(&services, &built);
         sites.push(built);
     }

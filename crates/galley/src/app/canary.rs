@@ -130,8 +130,8 @@ impl CanaryFolder {
             Err(error) => return Err(error),
         }
         let removals = WatchFlags::DELETE | WatchFlags::MOVED_FROM;
-        let own = WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF | WatchFlags::ONLYDIR;
-        inotify::add_watch(self.events.get_ref(), &self.path, removals | own)?;
+        let own_events = WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF | WatchFlags::ONLYDIR;
+        inotify::add_watch(self.events.get_ref(), &self.path, removals | own_events)?;
         Ok(())
     }
 
@@ -173,18 +173,18 @@ impl CanaryFolder {
 fn read(events: &OwnedFd) -> io::Result<CanaryEvent> {
     let mut buffer = [MaybeUninit::uninit(); BUFFER];
     let mut reader = Reader::new(events, &mut buffer);
-    let mut found = None;
+    let mut outcome = None;
     loop {
         match reader.next() {
             Ok(event) => {
                 let is_gone = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
                 if event.events().intersects(is_gone) {
-                    found = Some(CanaryEvent::Gone);
+                    outcome = Some(CanaryEvent::Gone);
                 }
-                found = found.or(Some(CanaryEvent::Removed));
+                outcome = outcome.or(Some(CanaryEvent::Removed));
             }
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return found.ok_or(ErrorKind::WouldBlock.into()),
+            Err(Errno::AGAIN) => return outcome.ok_or(ErrorKind::WouldBlock.into()),
             Err(error) => return Err(error.into()),
         }
     }

@@ -18,13 +18,13 @@ impl ConnectionShare {
             0 => galley_sys::cores(),
             workers => workers,
         };
-        let all = match config.server.max_connections {
+        let connections = match config.server.max_connections {
             0 => connections_within(descriptors),
             connections => connections,
         };
         Self {
             cores,
-            connections: (all / cores).max(1),
+            connections: (connections / cores).max(1),
         }
     }
 }

@@ -182,9 +182,9 @@ impl ControlThread {
 
     /// Reads the configuration, and compares it with the current one.
     fn read(&self) -> Result<(Config, ReloadReport), ReloadError> {
-        let known = self.generation.tls.known.iter();
-        let known: Vec<_> = known.flat_map(|(files, _)| files.clone()).collect();
-        let read = self.source.load(&known);
+        let certificates = self.generation.tls.known.iter();
+        let certificates: Vec<_> = certificates.flat_map(|(files, _)| files.clone()).collect();
+        let read = self.source.load(&certificates);
         let mut config = read.map_err(|wrong| ReloadError::Invalid(wrong.to_string()))?;
         let running = &self.generation.config;
         let options = differences::options(running, &config);
@@ -238,12 +238,14 @@ impl ControlThread {
         let running = RunningGalley::At(urls.collect());
         // On a helper thread: the check reads the disk and queries the engine of a cluster.
         let tried = config.clone();
-        let found = tokio::task::spawn_blocking(move || preflight(&tried, &running).all()).await;
-        let found = found.map_err(|error| ReloadError::Failed(error.to_string()))?;
-        if found.is_empty() {
+        let refusals = tokio::task::spawn_blocking(move || preflight(&tried, &running).all()).await;
+        let refusals = refusals.map_err(|error| ReloadError::Failed(error.to_string()))?;
+        if refusals.is_empty() {
             return Ok(());
         }
-        Err(ReloadError::Failed(config.diagnostics(&found).to_string()))
+        Err(ReloadError::Failed(
+            config.diagnostics(&refusals).to_string(),
+        ))
     }
 
     /// Opens the error logs of another configuration, if they have changed.

@@ -63,15 +63,15 @@ pub(super) fn options(before: &Config, after: &Config) -> Vec<OptionChange> {
         option,
     };
     let shared = changed_options(&before.effective(), &after.effective());
-    let mut all: Vec<_> = shared.into_iter().map(|one| change(None, one)).collect();
+    let mut changes: Vec<_> = shared.into_iter().map(|one| change(None, one)).collect();
     let old = Place::all(before);
     for site in Place::all(after) {
         if let Some(known) = site.find(&old) {
             let changed = changed_options(&known.options, &site.options).into_iter();
-            all.extend(changed.map(|one| change(Some(&site.site.name), one)));
+            changes.extend(changed.map(|one| change(Some(&site.site.name), one)));
         }
     }
-    all
+    changes
 }
 
 /// One line for each section that all sites share.
@@ -152,17 +152,17 @@ fn listeners(config: &Config) -> Vec<String> {
         Listen::Tcp(address) => format!("{scheme}://{address}"),
         Listen::Unix(_) | Listen::Passed(_) => listen.to_string(),
     };
-    let mut all: Vec<String> = Vec::new();
+    let mut urls: Vec<String> = Vec::new();
     for site in &config.sites {
         let plain = site.listen.iter().map(|listen| url("http", listen));
         let secure = site.listen_tls.iter().map(|listen| url("https", listen));
         for one in plain.chain(secure) {
-            if !all.contains(&one) {
-                all.push(one);
+            if !urls.contains(&one) {
+                urls.push(one);
             }
         }
     }
-    all
+    urls
 }
 
 #[cfg(test)]

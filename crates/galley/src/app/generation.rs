@@ -322,13 +322,13 @@ impl GenerationThreads {
             let _ = stopping.wait_for(|phase| *phase == Phase::Stopping).await;
             tokio::time::sleep(drain + DRAIN_SLACK).await;
         };
-        let all = async {
+        let threads = async {
             join(fronts).await;
             between();
             join(fetchers).await;
         };
         tokio::select! {
-            () = all => {}
+            () = threads => {}
             () = over => {
                 tracing::warn!("stopped with requests in progress: `drain_timeout` has expired");
             }

@@ -27,12 +27,12 @@ pub(super) fn start(servers: &[CheckedServer]) -> JoinSet<()> {
     for server in servers {
         match &server.check {
             Some(check) => {
-                let own = CheckTask {
+                let task = CheckTask {
                     site: server.site.clone(),
                     target: server.target.clone(),
                     state: Arc::downgrade(&server.state),
                 };
-                checks.spawn(keep(own, Arc::clone(check)));
+                checks.spawn(keep(task, Arc::clone(check)));
             }
             None => server.state.forget_checks(),
         }

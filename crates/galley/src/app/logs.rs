@@ -32,15 +32,15 @@ impl AccessLogs {
 
     /// Opens the logs of another configuration that are not open yet.
     pub(super) fn prepare(&self, config: &Config) -> Result<LogChange, ServerStartError> {
-        let own = config.sites.iter().filter_map(|site| site.access.as_ref());
+        let of_sites = config.sites.iter().filter_map(|site| site.access.as_ref());
         let form = LineForm::from(&config.log);
         let mut stays = vec![false; self.0.len()];
-        let mut all = Vec::new();
-        for target in std::iter::once(&config.log.access).chain(own) {
+        let mut logs = Vec::new();
+        for target in std::iter::once(&config.log.access).chain(of_sites) {
             let mut open = self.0.iter().zip(&mut stays);
-            let found =
+            let unchanged =
                 open.find(|(log, stays)| !**stays && log.target == *target && log.form == form);
-            let log = match found {
+            let log = match unchanged {
                 Some((known, stays)) => {
                     *stays = true;
                     known.log.clone()
@@ -49,10 +49,10 @@ impl AccessLogs {
             };
             let target = target.clone();
             let form = form.clone();
-            all.push(NamedLog { target, form, log });
+            logs.push(NamedLog { target, form, log });
         }
         Ok(LogChange {
-            logs: Self(all),
+            logs: Self(logs),
             stays,
         })
     }

@@ -70,21 +70,21 @@ impl ObjectCaches {
 
     /// Starts the thread, ends it, or changes its sites. A socket that cannot be opened is no reason not to serve pages.
     pub(super) fn configure(&mut self, config: &Config, sites: &[Arc<Site>]) {
-        let wanted = ObjectCacheSettings {
+        let settings = ObjectCacheSettings {
             sites: self.sites(config, sites),
             limit: usize::try_from(config.cache.memory).unwrap_or(usize::MAX),
         };
-        let socket = socket(&config.admin.listen).filter(|_| !wanted.sites.is_empty());
+        let socket = socket(&config.admin.listen).filter(|_| !settings.sites.is_empty());
         let Some(socket) = socket else {
             self.end();
             return;
         };
         match &self.running {
-            Some(running) if running.socket() == socket => running.configure(wanted),
+            Some(running) if running.socket() == socket => running.configure(settings),
             _ => {
                 self.end();
                 let arriving = self.arriving.take();
-                self.running = start(&socket, wanted, self.nodes.clone(), arriving);
+                self.running = start(&socket, settings, self.nodes.clone(), arriving);
             }
         }
     }
@@ -104,8 +104,8 @@ impl ObjectCaches {
     }
 
     fn sites(&mut self, config: &Config, sites: &[Arc<Site>]) -> Vec<ObjectCacheSite> {
-        let all = config.sites.iter().zip(sites);
-        let wanted = all.filter_map(|(options, site)| {
+        let pairs = config.sites.iter().zip(sites);
+        let caching = pairs.filter_map(|(options, site)| {
             let limit = options.object_cache?;
             Some(ObjectCacheSite {
                 name: options.name.clone(),
@@ -114,10 +114,10 @@ impl ObjectCaches {
                 figures: Arc::clone(self.figures.entry(options.name.clone()).or_default()),
             })
         });
-        let wanted: Vec<_> = wanted.collect();
+        let caching: Vec<_> = caching.collect();
         self.figures
-            .retain(|name, _| wanted.iter().any(|site| site.name == *name));
-        wanted
+            .retain(|name, _| caching.iter().any(|site| site.name == *name));
+        caching
     }
 }
 

@@ -36,15 +36,15 @@ pub(super) fn prepare(
     let Some(user) = &config.server.process.user else {
         return Ok(None);
     };
-    let wanted = other_user_pools(config);
-    if wanted.is_empty() {
+    let of_other_users = other_user_pools(config);
+    if of_other_users.is_empty() {
         return Ok(None);
     }
     let failed = |cause| ServerStartError::Privileged { cause };
     let group = config.server.process.group.as_deref();
     let mut split = PrivilegeSplit::new(user, group).map_err(failed)?;
     let mut pools = HashMap::new();
-    for pool in wanted {
+    for pool in of_other_users {
         let other = pool.site.managed.user.as_deref().unwrap_or_default();
         let kept = split.add(&pool.settings, other);
         pools.insert(pool.place, kept.map_err(|cause| at(pool.site, cause))?);
@@ -100,10 +100,10 @@ fn inherited_pools(
 ) -> Result<PrivilegedPools, ServerStartError> {
     let mut pools = HashMap::new();
     for pool in other_user_pools(config) {
-        let found = inherited.iter().position(|before| {
+        let position = inherited.iter().position(|before| {
             before.site == pool.site.name && before.settings == pool.settings.likeness()
         });
-        let before = found.map(|found| inherited.swap_remove(found));
+        let before = position.map(|position| inherited.swap_remove(position));
         let kept = before
             .ok_or(PhpStartError::Apart)
             .and_then(|before| before.offer.accept(&pool.settings));
@@ -120,20 +120,20 @@ struct OtherUserPool<'c> {
 }
 
 fn other_user_pools(config: &Config) -> Vec<OtherUserPool<'_>> {
-    let mut all = Vec::new();
+    let mut pools = Vec::new();
     for (number, wanted) in wanted(config).into_iter().enumerate() {
         if !has_other_user(config, wanted.site) {
             continue;
         }
         for (index, settings) in wanted.pools.into_iter().enumerate() {
-            all.extend(settings.map(|settings| OtherUserPool {
+            pools.extend(settings.map(|settings| OtherUserPool {
                 site: wanted.site,
                 place: (number, index),
                 settings,
             }));
         }
     }
-    all
+    pools
 }
 
 /// Whether the programs of a site run as another user than a Galley that gives up root.

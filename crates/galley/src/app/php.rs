@@ -84,10 +84,10 @@ pub(super) async fn start(
     };
     let mut change = PhpChange::new(&php);
     for (number, wanted) in wanted(config).into_iter().enumerate() {
-        let mut all = Vec::with_capacity(wanted.pools.len());
+        let mut of_site = Vec::with_capacity(wanted.pools.len());
         for (index, settings) in wanted.pools.into_iter().enumerate() {
             let Some(settings) = settings else {
-                all.push(None);
+                of_site.push(None);
                 continue;
             };
             let kept = pools.remove(&(number, index)).zip(php.line.as_ref());
@@ -113,7 +113,7 @@ pub(super) async fn start(
             };
             let managed = managed.map_err(|cause| at(wanted.site, cause))?;
             let site = wanted.site.name.clone();
-            all.push(Some(change.add(RunningPool {
+            of_site.push(Some(change.add(RunningPool {
                 site,
                 settings,
                 has_other_user,
@@ -121,7 +121,7 @@ pub(super) async fn start(
                 inherited: ownership,
             })));
         }
-        change.sites.push(SitePhp::of(all));
+        change.sites.push(SitePhp::of(of_site));
     }
     let sites = std::mem::take(&mut change.sites);
     php.replace(change);
@@ -153,8 +153,8 @@ impl Php {
 
     /// The pools that another process may continue with.
     pub(super) fn offers(&self) -> Vec<InheritedPool> {
-        let own = self.running.iter().filter(|pool| !pool.has_other_user);
-        let offers = own.filter_map(|pool| {
+        let of_galley_user = self.running.iter().filter(|pool| !pool.has_other_user);
+        let offers = of_galley_user.filter_map(|pool| {
             Some(InheritedPool {
                 site: pool.site.clone(),
                 settings: pool.settings.likeness(),
@@ -197,21 +197,21 @@ impl Php {
     pub(super) async fn prepare(&self, config: &Config) -> Result<PhpChange, ServerStartError> {
         let mut change = PhpChange::new(self);
         for wanted in wanted(config) {
-            let mut all = Vec::with_capacity(wanted.pools.len());
+            let mut pools = Vec::with_capacity(wanted.pools.len());
             for settings in &wanted.pools {
                 let pool = match settings {
                     Some(settings) => self.pool(&wanted, settings, config, &mut change).await,
                     None => Ok(None),
                 };
                 match pool {
-                    Ok(pool) => all.push(pool),
+                    Ok(pool) => pools.push(pool),
                     Err(cause) => {
                         change.abandon().await;
                         return Err(at(wanted.site, cause));
                     }
                 }
             }
-            change.sites.push(SitePhp::of(all));
+            change.sites.push(SitePhp::of(pools));
         }
         Ok(change)
     }
@@ -230,10 +230,10 @@ impl Php {
         let found = if has_other_user {
             // The privileged process starts only the programs in its plan.
             let is_program = !settings.command.is_empty();
-            let found = free.find(|(pool, _)| {
+            let free_pool = free.find(|(pool, _)| {
                 pool.has_other_user && pool.settings.command.is_empty() != is_program
             });
-            let (pool, stays) = found.ok_or(galley_php::PhpStartError::Apart)?;
+            let (pool, stays) = free_pool.ok_or(galley_php::PhpStartError::Apart)?;
             if !pool.settings.is_like(settings) {
                 change.restart.push(wanted.site.name.clone());
             }
@@ -306,10 +306,10 @@ impl RunningPool {
 
 impl SitePhp {
     fn of(all: Vec<Option<PhpPool>>) -> Self {
-        let mut all = all.into_iter();
+        let mut pools = all.into_iter();
         Self {
-            primary: all.next().flatten(),
-            further: all.collect(),
+            primary: pools.next().flatten(),
+            further: pools.collect(),
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct WantedPools<'c> {
 
 pub(super) fn wanted(config: &Config) -> Vec<WantedPools<'_>> {
     let budget = budget(config);
-    let all = config.sites.iter().map(|site| {
+    let of_sites = config.sites.iter().map(|site| {
         let pools = upstreams(site).enumerate().map(|(index, upstream)| {
             let settings = settings(site, upstream, budget);
             settings.filter(|_| is_own(index, upstream))
@@ -28,7 +28,7 @@ pub(super) fn wanted(config: &Config) -> Vec<WantedPools<'_>> {
             pools: pools.collect(),
         }
     });
-    all.collect()
+    of_sites.collect()
 }
 
 pub(super) fn upstreams(site: &SiteConfig) -> impl Iterator<Item = &UpstreamConfig> {

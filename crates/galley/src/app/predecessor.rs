@@ -64,28 +64,28 @@ impl Inheritance {
     /// Waits for all parts. If the other process ends during the transfer, returns the parts that have arrived: this process must
     /// then serve alone.
     pub fn receive(before: &Predecessor) -> io::Result<Self> {
-        let mut all = Self::default();
+        let mut handed_over = Self::default();
         loop {
             let ReceivedMessage {
                 message,
                 descriptors,
             } = match before.receive() {
-                Err(error) if is_end(&error) => return Ok(all),
+                Err(error) if is_end(&error) => return Ok(handed_over),
                 received => received?,
             };
             match message {
                 UpgradeMessage::Listener { name, file } => {
-                    let inherited = all.sockets.entry(name).or_default();
+                    let inherited = handed_over.sockets.entry(name).or_default();
                     inherited.file = file;
                     inherited.sockets.extend(descriptors);
                 }
                 UpgradeMessage::Quic(heritage) => {
                     let line = descriptors.into_iter().next();
-                    all.quic = line.map(|line| InheritedQuic { heritage, line });
+                    handed_over.quic = line.map(|line| InheritedQuic { heritage, line });
                 }
                 UpgradeMessage::Admin { listen } => {
                     let socket = descriptors.into_iter().next();
-                    all.admin = socket.map(|socket| InheritedAdmin { listen, socket });
+                    handed_over.admin = socket.map(|socket| InheritedAdmin { listen, socket });
                 }
                 UpgradeMessage::Certificate {
                     cert,
@@ -94,28 +94,31 @@ impl Inheritance {
                 } => {
                     let file = descriptors.into_iter().next().ok_or_else(out_of_turn)?;
                     let files = CertificateFiles { cert, key };
-                    all.certificates
+                    handed_over
+                        .certificates
                         .push(read_certificate(files, cert_bytes, file)?);
                 }
                 UpgradeMessage::Pool(offer) => {
-                    all.pools.extend(InheritedPool::new(offer, descriptors));
+                    handed_over
+                        .pools
+                        .extend(InheritedPool::new(offer, descriptors));
                 }
                 UpgradeMessage::Keeper => {
                     let socket = descriptors.into_iter().next();
-                    all.keeper = socket.map(InheritedKeeper::new);
+                    handed_over.keeper = socket.map(InheritedKeeper::new);
                 }
                 UpgradeMessage::PrivilegedOutput { process } => {
-                    if let Some(InheritedKeeper { keeper, .. }) = &mut all.keeper {
+                    if let Some(InheritedKeeper { keeper, .. }) = &mut handed_over.keeper {
                         let outputs = descriptors.into_iter().map(|output| (process, output));
                         keeper.outputs.extend(outputs);
                     }
                 }
                 UpgradeMessage::PrivilegedPool(pool) => {
-                    if let Some(InheritedKeeper { pools, .. }) = &mut all.keeper {
+                    if let Some(InheritedKeeper { pools, .. }) = &mut handed_over.keeper {
                         pools.extend(InheritedPrivileged::new(pool, descriptors));
                     }
                 }
-                UpgradeMessage::Start => return Ok(all),
+                UpgradeMessage::Start => return Ok(handed_over),
                 UpgradeMessage::Prepared
                 | UpgradeMessage::Failed { .. }
                 | UpgradeMessage::Position { .. }
@@ -132,8 +135,8 @@ impl Inheritance {
 impl Inheritance {
     /// Certificates that this process need not be able to read.
     pub fn certificates(&self) -> Vec<CertificateFiles> {
-        let all = self.certificates.iter();
-        all.map(|source| source.files.clone()).collect()
+        let sources = self.certificates.iter();
+        sources.map(|source| source.files.clone()).collect()
     }
 }
 

@@ -56,32 +56,32 @@ impl Preflight {
 
 /// Checks the requirements of a start. Blocks on the disk.
 pub fn preflight(config: &Config, running: &RunningGalley) -> Preflight {
-    let mut found = Preflight::default();
-    let who = who(config, running, &mut found);
-    php_users(config, &mut found);
-    listeners(config, running, &mut found);
-    admin(config, running, &who, &mut found);
-    folders(config, &who, &mut found);
-    logs(config, &who, &mut found);
-    countries(config, &mut found);
-    found.notes.extend(cluster::examine(config));
+    let mut preflight = Preflight::default();
+    let who = who(config, running, &mut preflight);
+    php_users(config, &mut preflight);
+    listeners(config, running, &mut preflight);
+    admin(config, running, &who, &mut preflight);
+    folders(config, &who, &mut preflight);
+    logs(config, &who, &mut preflight);
+    countries(config, &mut preflight);
+    preflight.notes.extend(cluster::examine(config));
     for (index, site) in config.sites.iter().enumerate() {
-        programs(index, site, &mut found);
-        root(index, site, &mut found);
+        programs(index, site, &mut preflight);
+        root(index, site, &mut preflight);
     }
-    found
+    preflight
 }
 
 /// As `preflight`, with problems that never prevent a start and take long to find: links out of roots, and upstreams that accept no
 /// connection. Blocks on connections to upstreams, too. For `galley check`.
 pub fn inspect(config: &Config, running: &RunningGalley) -> Preflight {
-    let mut found = preflight(config, running);
+    let mut inspection = preflight(config, running);
     let who = who(config, running, &mut Preflight::default());
-    found.unreachable = reach::unreachable(config, &who);
+    inspection.unreachable = reach::unreachable(config, &who);
     for (index, site) in config.sites.iter().enumerate() {
-        links(index, site, &mut found);
+        links(index, site, &mut inspection);
     }
-    found
+    inspection
 }
 
 /// The user of the process: the one that the configuration names, otherwise that of the running Galley, otherwise the current one.
@@ -121,12 +121,12 @@ fn php_users(config: &Config, found: &mut Preflight) {
 fn listeners(config: &Config, running: &RunningGalley, found: &mut Preflight) {
     let plain = config.sites.iter().flat_map(|site| &site.listen);
     let secure = config.sites.iter().flat_map(|site| &site.listen_tls);
-    let all: BTreeSet<(&'static str, &Listen)> = plain
+    let listeners: BTreeSet<(&'static str, &Listen)> = plain
         .map(|one| ("listen", one))
         .chain(secure.map(|one| ("listen_tls", one)))
         .chain(quic::listeners(config).map(|one| (QUIC_LIST, one)))
         .collect();
-    for (list, listen) in all {
+    for (list, listen) in listeners {
         let tried = match listen {
             Listen::Tcp(address) if list == QUIC_LIST => sockets::is_udp_free(*address),
             Listen::Tcp(address) => sockets::is_free(*address),
@@ -222,30 +222,31 @@ fn folders(config: &Config, who: &UserIdentity, found: &mut Preflight) {
                 .push(MachineFinding::of_path(at, path, why, help));
         }
     };
-    let own = "give Galley's user write access, or name another";
+    let remedy = "give Galley's user write access, or name another";
     if let Some(spool) = &config.server.spool.folder {
         refuse(
             OptionPath::Server("spool"),
             spool,
             who.may_write(spool),
-            own,
+            remedy,
         );
     }
     for (index, site) in config.sites.iter().enumerate() {
         if let Some(folder) = &site.purge_directory {
             let at = OptionPath::Site(index, "purge_directory");
-            refuse(at, folder, may_make_folder(who, folder), own);
+            refuse(at, folder, may_make_folder(who, folder), remedy);
         }
         if let Some(folder) = &site.nginx_cache_path {
             let at = OptionPath::Site(index, "nginx_cache_path");
-            refuse(at, folder, may_make_folder(who, folder), own);
+            refuse(at, folder, may_make_folder(who, folder), remedy);
         }
     }
     if let Some(acme) = &config.acme
         && let Err(cause) = may_keep_keys(who, &acme.storage)
     {
         let why = format!("which cannot be used: {cause}");
-        let finding = MachineFinding::of_path(OptionPath::Acme("storage"), &acme.storage, why, own);
+        let finding =
+            MachineFinding::of_path(OptionPath::Acme("storage"), &acme.storage, why, remedy);
         // If root runs the check, the service may run as another user that only the service manager knows.
         let is_known = who.uid() != 0 || cause.kind() != io::ErrorKind::PermissionDenied;
         let list = if is_known {
@@ -275,7 +276,7 @@ fn folders(config: &Config, who: &UserIdentity, found: &mut Preflight) {
             io::ErrorKind::NotADirectory | io::ErrorKind::Unsupported => {
                 "name a folder, which Galley creates if it does not exist, or leave the option out"
             }
-            _ => own,
+            _ => remedy,
         };
         let why = format!("{why}, so no page would survive a restart");
         list.push(MachineFinding::of_path(at, &disk.path, why, help));
@@ -343,11 +344,11 @@ fn logs(config: &Config, who: &UserIdentity, found: &mut Preflight) {
     let of_sites = of_sites.filter_map(|(index, site)| {
         Some((OptionPath::SiteLog(index, "access"), site.access.as_ref()?))
     });
-    let all = [
+    let targets = [
         (OptionPath::Log("error"), &config.log.error),
         (OptionPath::Log("access"), &config.log.access),
     ];
-    for (at, target) in all.into_iter().chain(of_sites) {
+    for (at, target) in targets.into_iter().chain(of_sites) {
         let LogTarget::File(file) = target else {
             continue;
         };
@@ -373,12 +374,12 @@ fn root(index: usize, site: &SiteConfig, found: &mut Preflight) {
     if site.upstream == UpstreamConfig::Files || is_wordpress(root) {
         return;
     }
-    let own = |folder: &&Path| {
+    let is_of_wordpress = |folder: &&Path| {
         let below = root.strip_prefix(folder);
         is_wordpress(folder)
             && below.is_ok_and(|below| OWN.iter().any(|own| below.starts_with(own)))
     };
-    if let Some(wordpress) = root.ancestors().skip(1).find(own) {
+    if let Some(wordpress) = root.ancestors().skip(1).find(is_of_wordpress) {
         let wordpress = wordpress.display();
         let at = OptionPath::Site(index, "root");
         let why = format!(
@@ -396,8 +397,8 @@ const OWN: [&str; 3] = ["wp-content", "wp-admin", "wp-includes"];
 
 /// Checks the programs that Galley starts. Missing PHP modules are checked elsewhere.
 fn programs(index: usize, site: &SiteConfig, found: &mut Preflight) {
-    let named = site.further.iter().chain([&site.upstream]);
-    let commands = named.filter_map(|upstream| match upstream {
+    let upstreams = site.further.iter().chain([&site.upstream]);
+    let commands = upstreams.filter_map(|upstream| match upstream {
         UpstreamConfig::Program(Program { command, .. }) => command.first(),
         _ => None,
     });

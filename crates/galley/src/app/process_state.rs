@@ -163,7 +163,7 @@ fn memory(config: &Config, clock: Clock) -> (Arc<Memory>, Option<Arc<SmallFiles>
     if !has_files {
         return (Arc::new(Memory::new(cache.memory, cache.max_object)), None);
     }
-    let all = MemoryLimits {
+    let limits = MemoryLimits {
         bytes: cache.memory,
         object_bytes: cache.max_object,
     };
@@ -171,7 +171,7 @@ fn memory(config: &Config, clock: Clock) -> (Arc<Memory>, Option<Arc<SmallFiles>
         bytes: cache.memory / SHARE_OF_FILES,
         object_bytes: cache.max_file,
     };
-    let (pages, files) = Memory::divided(all, share);
+    let (pages, files) = Memory::divided(limits, share);
     let files = SmallFiles::new(files, cache.max_file, clock);
     (Arc::new(pages), Some(Arc::new(files)))
 }

@@ -127,14 +127,14 @@ impl<'p> SiteCount<'p> {
 
     fn found(&self) -> Vec<(u64, PurgedPages)> {
         let new = self.purges.iter().filter(|purge| !purge.is_counted);
-        let found = new.map(|purge| {
+        let counted = new.map(|purge| {
             let pages = PurgedPages {
                 pages: purge.urls.len() as u64,
                 is_complete: !purge.may_have_more,
             };
             (purge.number, pages)
         });
-        found.collect()
+        counted.collect()
     }
 }
 

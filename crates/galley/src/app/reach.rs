@@ -33,15 +33,15 @@ async fn keep(site: String, state: Weak<ServerState>) {
     let (mut requests, mut failures) = (0, 0);
     loop {
         let Some(state) = state.upgrade() else { return };
-        let known = state.connect_failure();
+        let last_failure = state.connect_failure();
         // A connection without TLS would succeed.
-        let is_handshake = known.as_ref().is_some_and(|known| known.is_handshake);
+        let is_handshake = last_failure.as_ref().is_some_and(|last| last.is_handshake);
         let is_idle = state.requests() == requests && state.in_flight() == 0;
         requests = state.requests();
-        if is_first || (!is_handshake && (is_idle || known.is_some())) {
+        if is_first || (!is_handshake && (is_idle || last_failure.is_some())) {
             let tried = connect(&state.address).await;
             let failure = tried.as_ref().err();
-            if let (None, Some(failure)) = (&known, failure) {
+            if let (None, Some(failure)) = (&last_failure, failure) {
                 let upstream = &state.address;
                 tracing::warn!(site, upstream, cause = %failure.cause, "cannot connect to the upstream: {}", failure.remedy);
             }
@@ -82,8 +82,8 @@ async fn connect(address: &str) -> Result<(), ConnectFailure> {
 pub(super) fn unreachable(config: &Config, who: &UserIdentity) -> Vec<MachineFinding> {
     let sites = config.sites.iter().enumerate();
     let servers = sites.flat_map(|(index, site)| {
-        let all = addresses(site).into_iter();
-        all.map(move |(option, address)| (OptionPath::Site(index, option), address))
+        let addresses = addresses(site).into_iter();
+        addresses.map(move |(option, address)| (OptionPath::Site(index, option), address))
     });
     let servers: Vec<_> = servers.collect();
     let mut findings = Vec::new();
@@ -111,23 +111,24 @@ pub(super) fn unreachable(config: &Config, who: &UserIdentity) -> Vec<MachineFin
 
 /// The servers of a site that Galley does not run, with the options that name them.
 pub fn addresses(site: &SiteConfig) -> Vec<(&'static str, String)> {
-    let mut all = Vec::new();
+    let mut addresses = Vec::new();
     for upstream in site.further.iter().chain([&site.upstream]) {
         match upstream {
             UpstreamConfig::Php(servers) => {
                 let servers = servers.iter().map(|one| one.address.to_string());
-                all.extend(servers.map(|address| ("php", address)));
+                addresses.extend(servers.map(|address| ("php", address)));
             }
             UpstreamConfig::Http(servers) => {
                 let servers = servers.iter();
-                all.extend(servers.map(|one| ("upstream", format!("{}:{}", one.host, one.port))));
+                addresses
+                    .extend(servers.map(|one| ("upstream", format!("{}:{}", one.host, one.port))));
             }
             UpstreamConfig::Managed | UpstreamConfig::Program(_) | UpstreamConfig::Files => {}
         }
     }
-    all.sort_unstable();
-    all.dedup();
-    all
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
 }
 
 /// Connects as the user of this process, if the user of the server may connect, too.

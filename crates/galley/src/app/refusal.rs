@@ -455,7 +455,7 @@ fn number(config: &Config, name: &str) -> usize {
 }
 
 fn at_log(config: &Config, target: &LogTarget) -> OptionPath {
-    let own = config
+    let of_site = config
         .sites
         .iter()
         .position(|site| site.access.as_ref() == Some(target));
@@ -470,22 +470,22 @@ fn at_log(config: &Config, target: &LogTarget) -> OptionPath {
     } else if let Some(site) = own_error {
         OptionPath::SiteLog(site, "error")
     } else {
-        OptionPath::SiteLog(own.unwrap_or_default(), "access")
+        OptionPath::SiteLog(of_site.unwrap_or_default(), "access")
     }
 }
 
 fn at_token(config: &Config, path: &PathBuf) -> OptionPath {
-    let named = |file: Option<&PathBuf>| file == Some(path);
+    let names_path = |file: Option<&PathBuf>| file == Some(path);
     let secret = config
         .sites
         .iter()
-        .position(|site| named(site.purge_secret_file.as_ref()));
+        .position(|site| names_path(site.purge_secret_file.as_ref()));
     let token = config
         .sites
         .iter()
-        .position(|site| named(site.token_file.as_ref()));
+        .position(|site| names_path(site.token_file.as_ref()));
     match (token, secret) {
-        _ if named(config.admin.token_file.as_ref()) => OptionPath::Admin("token_file"),
+        _ if names_path(config.admin.token_file.as_ref()) => OptionPath::Admin("token_file"),
         (None, Some(site)) => OptionPath::Site(site, "purge_secret_file"),
         (site, _) => OptionPath::Site(site.unwrap_or_default(), "token_file"),
     }

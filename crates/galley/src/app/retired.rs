@@ -63,8 +63,8 @@ impl RetiredGenerations {
     /// The counters of the draining generations, of the ended ones, and of the current one.
     pub(super) fn counters(&self, now: &Generation) -> Vec<CounterReader> {
         let draining = self.all.iter().flat_map(|one| &one.counters);
-        let all = self.past.iter().chain(draining).chain(now.counters());
-        all.cloned().collect()
+        let counters = self.past.iter().chain(draining).chain(now.counters());
+        counters.cloned().collect()
     }
 
     /// Closes the idle connections of all draining generations.

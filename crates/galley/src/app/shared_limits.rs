@@ -32,9 +32,10 @@ fn has_shared(policy: &Policy) -> bool {
     let of_site = [access.login_limit, access.xmlrpc_limit];
     let is_shared = |limit: &RateLimit| limit.is_shared();
     let rules = policy.rules.iter().map(|rule| &rule.access);
-    let mut all = rules.chain([&access.common]);
+    let mut access_rules = rules.chain([&access.common]);
     of_site.iter().flatten().any(is_shared)
-        || all.any(|one| matches!(&one.limit, AccessSetting::Is(limit) if limit.is_shared()))
+        || access_rules
+            .any(|one| matches!(&one.limit, AccessSetting::Is(limit) if limit.is_shared()))
 }
 
 struct ClientsSink {

@@ -68,15 +68,17 @@ impl PurgesByName {
     }
 
     fn add(&self, name: &str, purges: &Arc<SitePurges>) {
-        let mut named = self.0.lock();
-        named.by_name.insert(name.to_owned(), Arc::clone(purges));
-        if named.is_read {
+        let mut purges_of_sites = self.0.lock();
+        purges_of_sites
+            .by_name
+            .insert(name.to_owned(), Arc::clone(purges));
+        if purges_of_sites.is_read {
             // The purges of this site were missed so far, and pages on the disk may be older than those.
-            let all = Purge {
+            let everything = Purge {
                 scope: Scope::Site,
                 strength: Strength::Hard,
             };
-            drop(purges.apply(&all, PurgeSource::Cluster));
+            drop(purges.apply(&everything, PurgeSource::Cluster));
         }
     }
 }

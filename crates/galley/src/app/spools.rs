@@ -16,15 +16,18 @@ fn may_write(folder: &PathBuf) -> io::Result<()> {
 }
 
 fn usual() -> Option<PathBuf> {
-    let own = std::env::var_os("TMPDIR").map(PathBuf::from);
+    let configured = std::env::var_os("TMPDIR").map(PathBuf::from);
     let usual = [PathBuf::from("/var/tmp"), PathBuf::from("/tmp")];
-    let found = own.into_iter().chain(usual).find(|f| may_write(f).is_ok());
-    if found.is_none() {
+    let folder = configured
+        .into_iter()
+        .chain(usual)
+        .find(|f| may_write(f).is_ok());
+    if folder.is_none() {
         tracing::warn!(
             "no spool folder can be written, so large uploads are rejected; set `server.spool`"
         );
     }
-    found
+    folder
 }
 
 /// The storage for bodies in transit. A configured folder must be writable; without a configured folder there may be none.

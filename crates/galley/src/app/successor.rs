@@ -47,10 +47,10 @@ impl Program {
         let mut arguments = std::env::args_os();
         let name = arguments.next().map(PathBuf::from);
         // The path as it was given, which may be a link to another version by now.
-        let named = name.filter(|name| name.components().count() > 1);
-        let named = named.and_then(|name| std::path::absolute(name).ok());
+        let program = name.filter(|name| name.components().count() > 1);
+        let program = program.and_then(|name| std::path::absolute(name).ok());
         Self {
-            path: named.or_else(|| std::env::current_exe().ok()),
+            path: program.or_else(|| std::env::current_exe().ok()),
             arguments: arguments.collect(),
         }
     }

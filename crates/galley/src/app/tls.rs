@@ -44,8 +44,8 @@ impl PreviousTls {
     pub(super) fn inherited(config: &Config, certificates: &[CertificateSource]) -> Self {
         let slot = |site: &SiteConfig| {
             let find = |files: &CertificateFiles| {
-                let found = certificates.iter().find(|source| source.files == *files);
-                found.cloned()
+                let source = certificates.iter().find(|source| source.files == *files);
+                source.cloned()
             };
             let sources: Option<Vec<_>> = site.certificates.iter().map(find).collect();
             let kinds = CertificateSet::from_sources(sources?).ok().flatten()?;
@@ -181,7 +181,7 @@ pub(super) struct UpstreamTlsClients(HashMap<(String, UpstreamTls), Arc<Upstream
 
 impl UpstreamTlsClients {
     pub(super) fn of(sites: &[SiteConfig]) -> Result<Self, ServerStartError> {
-        let mut all = Self::default();
+        let mut all_settings = Self::default();
         for site in sites {
             let upstreams = site.further.iter().chain([&site.upstream]);
             for upstream in upstreams {
@@ -189,11 +189,11 @@ impl UpstreamTlsClients {
                     continue;
                 };
                 for server in servers.iter().filter(|server| server.tls) {
-                    all.add(site, server)?;
+                    all_settings.add(site, server)?;
                 }
             }
         }
-        Ok(all)
+        Ok(all_settings)
     }
 
     fn add(&mut self, site: &SiteConfig, server: &HttpUpstream) -> Result<(), ServerStartError> {

@@ -29,8 +29,8 @@ impl Tracing {
         if self.0.as_ref().is_none_or(|named| named.config != *config) {
             self.0 = start(config);
         }
-        let named = self.0.as_ref()?;
-        Some(Arc::clone(named.exporter.tracer()))
+        let export = self.0.as_ref()?;
+        Some(Arc::clone(export.exporter.tracer()))
     }
 
     /// Sends the last spans. Blocks for a short time.

@@ -36,12 +36,12 @@ impl ConfigWatch {
         let mut checks = interval(CHECK_INTERVAL);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (files, patterns) = (config.files.clone(), config.patterns.clone());
-        let known = stamps(&files, &patterns);
+        let stamps = stamps(&files, &patterns);
         Some(Self {
             files,
             patterns,
-            seen: known.clone(),
-            known,
+            seen: stamps.clone(),
+            known: stamps,
             checks,
         })
     }
@@ -65,12 +65,13 @@ fn stamps(files: &[PathBuf], patterns: &[PathBuf]) -> FileStamps {
     let matched = patterns
         .iter()
         .flat_map(|pattern| galley_config::included(pattern));
-    let all = files.iter().cloned().chain(matched);
-    all.map(|file| {
-        let stamp = stamp(&file);
-        (file, stamp)
-    })
-    .collect()
+    let watched = files.iter().cloned().chain(matched);
+    watched
+        .map(|file| {
+            let stamp = stamp(&file);
+            (file, stamp)
+        })
+        .collect()
 }
 
 /// The interval between two checks. A check reads the metadata of each file and pattern once.

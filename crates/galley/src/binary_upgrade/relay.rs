@@ -118,10 +118,10 @@ impl WaitingPurges {
     fn unconfirmed(self) -> Vec<RelayedPurge> {
         let mut unconfirmed: Vec<(u64, SentPurge)> = self.sent.into_iter().collect();
         unconfirmed.sort_unstable_by_key(|(number, _)| *number);
-        let all = unconfirmed.into_iter().map(|(_, sent)| RelayedPurge {
+        let purges = unconfirmed.into_iter().map(|(_, sent)| RelayedPurge {
             record: sent.record,
             done: sent.done,
         });
-        all.collect()
+        purges.collect()
     }
 }

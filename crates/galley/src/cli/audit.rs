@@ -48,8 +48,8 @@ fn audited(admin: &AdminAddress, options: &AuditOptions) -> Result<Vec<Value>, A
     let mut told = Instant::now();
     loop {
         let report = admin.get("/audit")?;
-        let all = report["sites"].as_array().into_iter().flatten();
-        let sites: Vec<&Value> = all
+        let reported = report["sites"].as_array().into_iter().flatten();
+        let sites: Vec<&Value> = reported
             .filter(|site| begun.iter().any(|one| one["name"] == site["name"]))
             .collect();
         let is_over = |site: &&Value| is_over(site, &begun);
@@ -68,8 +68,8 @@ fn audited(admin: &AdminAddress, options: &AuditOptions) -> Result<Vec<Value>, A
 /// Whether the pass of a site has ended, or a later one has begun.
 fn is_over(site: &Value, begun: &[Value]) -> bool {
     let pass = &site["pass"];
-    let wanted = begun.iter().find(|one| one["name"] == site["name"]);
-    let is_later = wanted.is_some_and(|one| pass["number"].as_u64() > one["pass"].as_u64());
+    let begun_pass = begun.iter().find(|one| one["name"] == site["name"]);
+    let is_later = begun_pass.is_some_and(|one| pass["number"].as_u64() > one["pass"].as_u64());
     is_later || matches!(pass["state"].as_str(), Some("ended" | "aborted") | None)
 }
 
@@ -107,14 +107,14 @@ fn print(sites: &[Value]) {
         "SITE", "PAGES", "SAME", "VARY", "OUT OF DATE", "NO VERDICT"
     ));
     for site in sites {
-        let known = ["same", "varies", "changed"].map(|word| count(site, word));
+        let counts = ["same", "varies", "changed"].map(|word| count(site, word));
         let done = site["pass"]["done"].as_u64().unwrap_or(0);
-        let [same, varies, changed] = known;
+        let [same, varies, changed] = counts;
         line(&format!(
             "{:<width$}  {:>8} {same:>8} {varies:>8} {changed:>12} {:>12}",
             text(&site["name"]),
             site["pass"]["pages"].to_string(),
-            done.saturating_sub(known.iter().sum())
+            done.saturating_sub(counts.iter().sum())
         ));
     }
     print_findings(sites, "changed", "out of date, and purged");
@@ -123,24 +123,24 @@ fn print(sites: &[Value]) {
 
 /// Prints the pages with a result.
 fn print_findings(sites: &[Value], result: &str, title: &str) {
-    let all = sites.iter().filter_map(|site| site["findings"].as_array());
-    let found: Vec<&Value> = all
+    let findings = sites.iter().filter_map(|site| site["findings"].as_array());
+    let of_result: Vec<&Value> = findings
         .flatten()
         .filter(|one| one["result"] == result)
         .collect();
-    if found.is_empty() {
+    if of_result.is_empty() {
         return;
     }
     line("");
     line(&format!("{title}:"));
-    for one in &found {
+    for one in &of_result {
         line(&format!("  {}", plain(text(&one["url"]))));
         let [before, after] = ["before", "after"].map(|name| plain(text(&one[name])));
         line(&format!("    byte {}: `{before}`", one["byte"]));
         line(&format!("    now: `{after}`"));
     }
     let words = sites.iter().map(|site| count(site, result));
-    let more = words.sum::<u64>().saturating_sub(found.len() as u64);
+    let more = words.sum::<u64>().saturating_sub(of_result.len() as u64);
     if more > 0 {
         line(&format!("  and {more} more"));
     }

@@ -25,13 +25,13 @@ pub(super) fn check(options: &CheckOptions) -> ExitCode {
             return ExitCode::from(EXIT_USAGE);
         }
     };
-    let mut found = app::inspect(&config, &running(path));
-    let lacks = lacks(&config, &mut found);
-    let notes = config.warnings_of(&found.notes);
-    let unreachable = config.warnings_of(&found.unreachable);
+    let mut inspection = app::inspect(&config, &running(path));
+    let lacks = lacks(&config, &mut inspection);
+    let notes = config.warnings_of(&inspection.notes);
+    let unreachable = config.warnings_of(&inspection.unreachable);
     config.warnings.extend(unreachable);
-    let all = found.all();
-    if all.is_empty() {
+    let warnings = inspection.all();
+    if warnings.is_empty() {
         let diff = match options.diff.then(|| differences(path, &config)) {
             Some(Err(code)) => return code,
             Some(Ok(diff)) => Some(diff),
@@ -40,11 +40,11 @@ pub(super) fn check(options: &CheckOptions) -> ExitCode {
         show::checked(path, &config, &lacks, &notes, diff.as_ref(), as_json);
         return ExitCode::SUCCESS;
     }
-    print(&config.diagnostics(&all), as_json);
+    print(&config.diagnostics(&warnings), as_json);
     if !as_json {
         show::notes(&notes);
     }
-    if found.wrong.is_empty() {
+    if inspection.wrong.is_empty() {
         ExitCode::FAILURE
     } else {
         ExitCode::from(EXIT_USAGE)
@@ -64,9 +64,9 @@ fn differences(path: &Path, config: &Config) -> Result<Value, ExitCode> {
     let report = reload::order(&of_file(path), &json!({ "compare": true }))?;
     // The running server reads the file that it was started with.
     let read = reload::lines(&report, "files").next().map(Path::new);
-    let named = config.files.first().map(PathBuf::as_path);
+    let checked_file = config.files.first().map(PathBuf::as_path);
     if read.map(Path::canonicalize).transpose().ok()
-        != named.map(Path::canonicalize).transpose().ok()
+        != checked_file.map(Path::canonicalize).transpose().ok()
     {
         let read = read.unwrap_or(Path::new("")).display();
         return Err(fail(&format!(
@@ -105,7 +105,7 @@ fn running(path: &Path) -> RunningGalley {
 fn lacks(config: &Config, found: &mut Preflight) -> Vec<(String, String)> {
     let sites = config.sites.iter().enumerate();
     let managed = sites.filter(|(_, site)| site.upstream == UpstreamConfig::Managed);
-    let mut all = Vec::new();
+    let mut missing = Vec::new();
     for (index, site) in managed {
         let result = runtime()
             .map(|runtime| runtime.block_on(galley_php::lacks(site.managed.binary.as_deref())));
@@ -117,7 +117,7 @@ fn lacks(config: &Config, found: &mut Preflight) -> Vec<(String, String)> {
             }
             Err(error) => vec![error],
         };
-        all.extend(lacks.into_iter().map(|lack| (site.name.clone(), lack)));
+        missing.extend(lacks.into_iter().map(|lack| (site.name.clone(), lack)));
     }
-    all
+    missing
 }

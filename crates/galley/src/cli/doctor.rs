@@ -160,8 +160,9 @@ fn plan(config: &Config, file: &Path, root: &Path) -> MemoryPlan {
 /// One folder of each file system.
 fn one_of_each_disk(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
     folders.sort();
-    let mut seen = HashSet::new();
-    folders.retain(|folder| std::fs::metadata(folder).is_ok_and(|found| seen.insert(found.dev())));
+    let mut devices = HashSet::new();
+    folders
+        .retain(|folder| std::fs::metadata(folder).is_ok_and(|found| devices.insert(found.dev())));
     folders
 }
 
@@ -222,8 +223,8 @@ fn unknown_socket(why: &str) -> String {
 /// The socket of the PHP that the server runs for a site: the first server of its first upstream.
 fn managed_socket(status: &Value, site: &str) -> Option<PathBuf> {
     let mut sites = status["sites"].as_array()?.iter();
-    let found = sites.find(|found| found["name"] == site)?;
-    let address = found["upstreams"][0]["servers"][0]["address"].as_str()?;
+    let of_site = sites.find(|found| found["name"] == site)?;
+    let address = of_site["upstreams"][0]["servers"][0]["address"].as_str()?;
     address.strip_prefix("unix:").map(PathBuf::from)
 }
 

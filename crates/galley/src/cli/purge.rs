@@ -69,13 +69,13 @@ fn sum(listed: &Value, numbers: &Value, is_late: bool) -> Option<(u64, bool)> {
             .iter()
             .find(|site| site["name"] == **name)?;
         let purges = site["purges"].as_array()?.iter();
-        let own: Vec<&Value> = purges
+        let by_admin: Vec<&Value> = purges
             .filter(|one| one["source"] == "admin")
             .take(number)
             .collect();
         // The list is bounded.
-        is_complete &= own.len() == number;
-        for one in own {
+        is_complete &= by_admin.len() == number;
+        for one in by_admin {
             match one["pages"].as_u64() {
                 Some(counted) => pages += counted,
                 None if is_late => is_complete = false,

@@ -67,8 +67,8 @@ fn print_report(report: &Value) {
 
 /// The lines of a list in a report.
 pub(super) fn lines<'r>(report: &'r Value, list: &str) -> impl Iterator<Item = &'r str> {
-    let all = report[list].as_array().map_or(&[][..], Vec::as_slice);
-    all.iter().filter_map(Value::as_str)
+    let items = report[list].as_array().map_or(&[][..], Vec::as_slice);
+    items.iter().filter_map(Value::as_str)
 }
 
 /// The status for an invalid configuration.

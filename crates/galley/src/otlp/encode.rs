@@ -45,7 +45,7 @@ fn span(span: &FinishedSpan) -> Value {
 }
 
 fn attributes(all: &[Attribute]) -> Value {
-    let all = all.iter().map(|attribute| {
+    let pairs = all.iter().map(|attribute| {
         let value = match &attribute.value {
             AttributeValue::Text(text) => json!({"stringValue": text}),
             AttributeValue::Number(number) => json!({"intValue": number.to_string()}),
@@ -53,7 +53,7 @@ fn attributes(all: &[Attribute]) -> Value {
         };
         json!({"key": attribute.name, "value": value})
     });
-    all.collect()
+    pairs.collect()
 }
 
 fn kind(kind: SpanKind) -> u8 {

@@ -47,9 +47,9 @@ pub(in crate::cli) fn dashboard(options: &DashboardOptions) -> ExitCode {
 }
 
 async fn serve(options: &DashboardOptions, admin: AdminAddress) -> io::Result<()> {
-    let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
-    let listener = TcpListener::bind(wanted).map_err(|error| {
-        let message = format!("cannot listen on {wanted}: {error}; choose another --port");
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
+    let listener = TcpListener::bind(address).map_err(|error| {
+        let message = format!("cannot listen on {address}: {error}; choose another --port");
         io::Error::new(error.kind(), message)
     })?;
     let address = DashboardAddress::new(listener.local_addr()?);

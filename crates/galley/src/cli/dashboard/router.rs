@@ -46,8 +46,8 @@ async fn guarded(
     let is_asset = find(request.uri().path()).is_some();
     let fields = request.headers();
     let host = one(fields, &header::HOST).unwrap_or_default();
-    let own = dashboard.address.origin(host);
-    let checked = check(own.as_deref(), request.method(), fields, is_asset);
+    let origin = dashboard.address.origin(host);
+    let checked = check(origin.as_deref(), request.method(), fields, is_asset);
     let mut response = match checked {
         Ok(()) => next.run(request).await,
         Err(refusal) => refuse(refusal.status(), refusal.text()).into_response(),
