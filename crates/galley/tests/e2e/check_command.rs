@@ -52,20 +52,17 @@ impl ConfigCheck {
             .unwrap()
     }
 
-    /// Asserts that `check` and `run` exit with `code` and print exactly this error. `{dir}` is replaced by the folder.
-    fn assert_error(&self, code: i32, expected: &str) {
-        self.assert_error_of(&["check", "run"], code, expected);
-    }
-
-    fn assert_error_of(&self, commands: &[&str], code: i32, expected: &str) {
+    /// Asserts that the commands exit with `code` and print exactly one error, about `value` as it is in the file.
+    fn assert_error(&self, commands: &[&str], code: i32, value: &str, message: &str, help: &str) {
         let dir = self.scratch.path().to_str().unwrap();
-        let expected = expected.trim_start().replace("{dir}", dir);
+        let [value, message] = [value, message].map(|text| text.replace("{dir}", dir));
+        let expected = self.shown(&value, &message, help);
         for &command in commands {
             let output = self.run(command);
             let text = String::from_utf8(output.stderr.clone()).unwrap();
             // `run` may print log records before the error.
             let error = text.find("error: `").map_or("", |at| &text[at..]);
-            assert_eq!(error.trim_end(), expected.trim_end(), "{command}: {text}");
+            assert_eq!(error.trim_end(), expected, "{command}: {text}");
             assert!(command == "run" || error == text, "{text}");
             assert_eq!(output.status.code(), Some(code), "{command}: {text}");
             assert!(
@@ -76,6 +73,23 @@ impl ConfigCheck {
         }
     }
 
+    /// An error about a value, with its place in the file.
+    fn shown(&self, value: &str, message: &str, help: &str) -> String {
+        let text = fs::read_to_string(&self.file).unwrap();
+        let (index, line) = text
+            .lines()
+            .enumerate()
+            .find(|(_, line)| line.contains(value))
+            .unwrap();
+        let (number, column) = (index + 1, line.find(value).unwrap());
+        let (indent, marks) = (" ".repeat(column), "^".repeat(value.len()));
+        let file = self.file.display();
+        format!(
+            "error: {message}\n --> {file}:{number}:{}\n  |\n{number} | {line}\n  | {indent}{marks}\n  |\n  = help: {help}",
+            column + 1
+        )
+    }
+
     fn assert_valid(&self) {
         let output = self.run("check");
         let text = output_text(&output);
@@ -84,62 +98,51 @@ impl ConfigCheck {
     }
 }
 
-#[test]
-fn a_user_and_a_group_must_exist() {
-    let mut check =
-        ConfigCheck::new("[server]\nlisten = [\"127.0.0.1:0\"]\nuser = \"no-such-user\"");
-    check.assert_error(
-        2,
-        r#"
-error: `server.user` is `no-such-user`, but there is no such user
- --> {dir}/galley.toml:3:8
-  |
-3 | user = "no-such-user"
-  |        ^^^^^^^^^^^^^^
-  |
-  = help: name an existing one, or create it: `useradd --system --no-create-home no-such-user`
-"#,
-    );
-    check.configure(
-        "[server]\nlisten = [\"127.0.0.1:0\"]\nuser = \"games\"\ngroup = \"no-such-group\"",
-    );
-    check.assert_error(
-        2,
-        r#"
-error: `server.group` is `no-such-group`, but there is no such group
- --> {dir}/galley.toml:4:9
-  |
-4 | group = "no-such-group"
-  |         ^^^^^^^^^^^^^^^
-  |
-  = help: name an existing one, or create it: `groupadd --system no-such-group`
-"#,
-    );
-}
+const SERVER: &str = "[server]\nlisten = [\"127.0.0.1:0\"]\n";
+const BOTH: &[&str] = &["check", "run"];
 
 #[test]
-fn the_disk_cache_must_be_a_folder() {
-    let check = ConfigCheck::new(
-        "[server]\nlisten = [\"127.0.0.1:0\"]\n[cache]\ndisk = \"{dir}/root/index.php\"",
-    );
-    let dir = "{dir}/root/index.php";
-    let marks = "^".repeat(check.scratch.join("root/index.php").to_str().unwrap().len() + 2);
+fn errors_are_reported_with_their_line() {
     // `run` starts without a disk cache; `disk_persistence` has the test.
-    check.assert_error_of(
-        &["check"],
-        2,
-        &format!(
-            r#"
-error: `cache.disk` is `{dir}`, which is not a folder, so no page would survive a restart
- --> {{dir}}/galley.toml:4:8
-  |
-4 | disk = "{dir}"
-  |        {marks}
-  |
-  = help: name a folder, which Galley creates if it does not exist, or leave the option out
-"#
+    let table = [
+        (
+            BOTH,
+            2,
+            "user = \"no-such-user\"",
+            "\"no-such-user\"",
+            "`server.user` is `no-such-user`, but there is no such user",
+            "name an existing one, or create it: `useradd --system --no-create-home no-such-user`",
         ),
-    );
+        (
+            BOTH,
+            2,
+            "user = \"games\"\ngroup = \"no-such-group\"",
+            "\"no-such-group\"",
+            "`server.group` is `no-such-group`, but there is no such group",
+            "name an existing one, or create it: `groupadd --system no-such-group`",
+        ),
+        (
+            &["check"][..],
+            2,
+            "[cache]\ndisk = \"{dir}/root/index.php\"",
+            "\"{dir}/root/index.php\"",
+            "`cache.disk` is `{dir}/root/index.php`, which is not a folder, so no page would survive a restart",
+            "name a folder, which Galley creates if it does not exist, or leave the option out",
+        ),
+        // `listen` of a site, with an address reserved for documentation (RFC 5737).
+        (
+            BOTH,
+            1,
+            "[[site]]\nhosts = [\"b.test\"]\nroot = \"{dir}/root\"\nlisten = [\"192.0.2.1:8080\"]",
+            "\"192.0.2.1:8080\"",
+            "`site.listen` is `192.0.2.1:8080`, an address that this machine does not have",
+            "write one of those that `ip address` shows, or `0.0.0.0` for all",
+        ),
+    ];
+    for (commands, code, lines, value, message, help) in table {
+        let check = ConfigCheck::new(&format!("{SERVER}{lines}"));
+        check.assert_error(commands, code, value, message, help);
+    }
 }
 
 #[test]
@@ -149,43 +152,17 @@ fn a_port_in_use_is_reported_with_its_line() {
     let check = ConfigCheck::new(&format!(
         "[server]\nlisten = [\"127.0.0.1:0\", \"{taken}\"]"
     ));
-    let marks = "^".repeat(taken.to_string().len() + 2);
     check.assert_error(
+        BOTH,
         1,
+        &format!("\"{taken}\""),
         &format!(
-            r#"
-error: `server.listen` is `{taken}`, where another program listens: Address already in use (os error 98)
- --> {{dir}}/galley.toml:2:26
-  |
-2 | listen = ["127.0.0.1:0", "{taken}"]
-  |                          {marks}
-  |
-  = help: stop the other program (`ss -ltnp` shows it), or write another address
-"#
+            "`server.listen` is `{taken}`, where another program listens: Address already in use (os error 98)"
         ),
+        "stop the other program (`ss -ltnp` shows it), or write another address",
     );
     drop(other);
     check.assert_valid();
-}
-
-#[test]
-fn an_address_of_another_machine_is_reported_with_its_line() {
-    // `listen` of a site, with an address reserved for documentation (RFC 5737).
-    let mut check = ConfigCheck::new("");
-    let text = "[server]\nlisten = [\"127.0.0.1:0\"]\n[[site]]\nhosts = [\"b.test\"]\nroot = \"{dir}/root\"\nlisten = [\"192.0.2.1:8080\"]";
-    check.configure(text);
-    check.assert_error(
-        1,
-        r#"
-error: `site.listen` is `192.0.2.1:8080`, an address that this machine does not have
- --> {dir}/galley.toml:6:11
-  |
-6 | listen = ["192.0.2.1:8080"]
-  |           ^^^^^^^^^^^^^^^^
-  |
-  = help: write one of those that `ip address` shows, or `0.0.0.0` for all
-"#,
-    );
 }
 
 #[test]
@@ -193,23 +170,20 @@ fn the_admin_socket_needs_a_folder_of_the_galley_user() {
     let mut check = ConfigCheck::new(
         "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:/etc/passwd\"",
     );
-    let expected_error = |path: &str, why: &str| {
-        let marks = "^".repeat(path.len() + 7);
-        format!(
-            r#"
-error: `admin.listen` is `unix:{path}`, which cannot be opened: {why}
- --> {{dir}}/galley.toml:4:10
-  |
-4 | listen = "unix:{path}"
-  |          {marks}
-  |
-  = help: name a socket in a folder that belongs to the user that Galley runs as, such as `unix:/run/galley/admin.sock`
-"#
-        )
+    let refused = |check: &ConfigCheck, path: &str, why: &str| {
+        let address = format!("unix:{path}");
+        check.assert_error(
+            BOTH,
+            1,
+            &format!("\"{address}\""),
+            &format!("`admin.listen` is `{address}`, which cannot be opened: {why}"),
+            "name a socket in a folder that belongs to the user that Galley runs as, such as `unix:/run/galley/admin.sock`",
+        );
     };
-    check.assert_error(
-        1,
-        &expected_error("/etc/passwd", "a file that is not a socket exists there"),
+    refused(
+        &check,
+        "/etc/passwd",
+        "a file that is not a socket exists there",
     );
     if !runs_as_root() {
         return;
@@ -219,13 +193,10 @@ error: `admin.listen` is `unix:{path}`, which cannot be opened: {why}
     check.configure(
         "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{dir}/foreign/admin.sock\"",
     );
-    let socket = folder.join("admin.sock");
-    check.assert_error(
-        1,
-        &expected_error(
-            socket.to_str().unwrap(),
-            "its folder belongs to another user",
-        ),
+    refused(
+        &check,
+        "{dir}/foreign/admin.sock",
+        "its folder belongs to another user",
     );
     // The folder is valid if Galley switches to the user that owns it.
     let open = fs::Permissions::from_mode(0o755);
@@ -244,24 +215,15 @@ fn a_log_that_the_galley_user_cannot_write_is_reported() {
     let check = ConfigCheck::new(
         "[server]\nlisten = [\"127.0.0.1:0\"]\nuser = \"games\"\n[admin]\nlisten = \"off\"\n[log]\naccess = \"{dir}/logs/access.log\"",
     );
-    let folder = check.scratch.dir("logs").unwrap();
-    let file = folder.join("access.log");
-    let marks = "^".repeat(file.to_str().unwrap().len() + 2);
+    check.scratch.dir("logs").unwrap();
     let open = fs::Permissions::from_mode(0o755);
     fs::set_permissions(check.scratch.path(), open).unwrap();
     check.assert_error(
+        BOTH,
         1,
-        &format!(
-            r#"
-error: `log.access` is `{{dir}}/logs/access.log`, which cannot be written: Permission denied (os error 13)
- --> {{dir}}/galley.toml:7:10
-  |
-7 | access = "{{dir}}/logs/access.log"
-  |          {marks}
-  |
-  = help: give Galley's user write access, or name another
-"#
-        ),
+        "\"{dir}/logs/access.log\"",
+        "`log.access` is `{dir}/logs/access.log`, which cannot be written: Permission denied (os error 13)",
+        "give Galley's user write access, or name another",
     );
 }
 
