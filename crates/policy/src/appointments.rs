@@ -24,14 +24,14 @@ pub fn announced(fields: &HeaderMap) -> Option<Vec<Duration>> {
 
 /// Converts milliseconds to appointments: at most [`MAX_APPOINTMENTS`], none later than [`LATEST`].
 pub fn within_bounds(milliseconds: impl IntoIterator<Item = u64>) -> Vec<Duration> {
-    let mut all: Vec<Duration> = milliseconds
+    let mut appointments: Vec<Duration> = milliseconds
         .into_iter()
         .map(Duration::from_millis)
         .filter(|left| *left <= LATEST)
         .take(MAX_APPOINTMENTS)
         .collect();
-    all.sort_unstable();
-    all
+    appointments.sort_unstable();
+    appointments
 }
 
 /// The maximum number of appointments. A plugin with more announces the rest after the first of these.

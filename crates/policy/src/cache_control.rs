@@ -88,19 +88,19 @@ impl CacheControl {
     /// this cache by name take precedence over those for all. `None`: there are none for this cache.
     pub fn parse_surrogate_for(lines: &[&[u8]], name: &[u8]) -> Option<Self> {
         let addressed = |wanted: Option<&[u8]>| {
-            let mut found = None;
+            let mut control = None;
             for line in lines {
                 for_each_member(line, |member| {
                     let mut parts = member.splitn(2, |&byte| byte == b';');
                     let directive = parts.next().unwrap_or_default().trim_ascii();
                     if parts.next().map(<[u8]>::trim_ascii) == wanted && !directive.is_empty() {
-                        found
+                        control
                             .get_or_insert_with(Self::default)
                             .read_member(directive);
                     }
                 });
             }
-            found
+            control
         };
         addressed(Some(name)).or_else(|| addressed(None))
     }

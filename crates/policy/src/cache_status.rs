@@ -34,7 +34,7 @@ pub fn remove_own(fields: &mut HeaderMap) {
 
 /// The members of a list, trimmed and without empty ones; `None` if a quoted string has no end.
 fn members(line: &[u8]) -> Option<Vec<&[u8]>> {
-    let mut found = Vec::new();
+    let mut members = Vec::new();
     let (mut start, mut in_string, mut is_escaped) = (0, false, false);
     for (at, byte) in line.iter().enumerate() {
         match byte {
@@ -42,15 +42,15 @@ fn members(line: &[u8]) -> Option<Vec<&[u8]>> {
             b'\\' if in_string => is_escaped = true,
             b'"' => in_string = !in_string,
             b',' if !in_string => {
-                found.push(line.get(start..at).unwrap_or_default().trim_ascii());
+                members.push(line.get(start..at).unwrap_or_default().trim_ascii());
                 start = at + 1;
             }
             _ => {}
         }
     }
-    found.push(line.get(start..).unwrap_or_default().trim_ascii());
-    found.retain(|member| !member.is_empty());
-    (!in_string).then_some(found)
+    members.push(line.get(start..).unwrap_or_default().trim_ascii());
+    members.retain(|member| !member.is_empty());
+    (!in_string).then_some(members)
 }
 
 /// Whether a member has this cache's name, which ends where its parameters begin.

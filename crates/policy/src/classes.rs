@@ -30,13 +30,13 @@ pub fn has_pair(bytes: &[u8], is: impl Fn(u8, u8) -> bool) -> bool {
         let pairs = bytes.iter().zip(bytes.iter().skip(1));
         return pairs.fold(false, |found, (&one, &next)| found | is(one, next));
     };
-    let mut found = of(last);
+    let mut classes = of(last);
     let mut rest = bytes;
     while let Some(chunk) = rest.first_chunk::<17>() {
-        found |= of(chunk);
+        classes |= of(chunk);
         rest = rest.get(16..).unwrap_or_default();
     }
-    found
+    classes
 }
 
 /// Whether the name of a field is `lower`, which is in lower case. Equivalent to `eq_ignore_ascii_case` for tokens (RFC 9110

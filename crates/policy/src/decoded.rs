@@ -29,7 +29,7 @@ pub struct UnknownCoding;
 
 /// The codings of a response, in the order in which they were applied; empty if it has none.
 pub fn applied(fields: &HeaderMap) -> Result<SmallVec<[Applied; MAX_APPLIED]>, UnknownCoding> {
-    let mut found = SmallVec::new();
+    let mut codings = SmallVec::new();
     let lines = fields.get_all(CONTENT_ENCODING).iter();
     for token in lines
         .flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
@@ -49,12 +49,12 @@ pub fn applied(fields: &HeaderMap) -> Result<SmallVec<[Applied; MAX_APPLIED]>, U
         } else {
             return Err(UnknownCoding);
         };
-        if found.len() == MAX_APPLIED {
+        if codings.len() == MAX_APPLIED {
             return Err(UnknownCoding);
         }
-        found.push(one);
+        codings.push(one);
     }
-    Ok(found)
+    Ok(codings)
 }
 
 /// Turns the head of a coded response into that of the decoded body. Fields about the coded bytes are removed, including a strong

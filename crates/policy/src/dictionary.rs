@@ -175,17 +175,17 @@ pub fn dcz_fields(plain: &HeaderMap, hash: &DictionaryHash) -> HeaderMap {
 
 /// Removes the name of any dictionary of Galley from the head of a page, and adds that of `hash`. Returns whether the head changed.
 pub fn name_dictionary(fields: &mut HeaderMap, hash: Option<&DictionaryHash>) -> bool {
-    let wanted = hash.map(|hash| format!("<{}>; rel=\"{RELATION}\"", path(hash)));
+    let link = hash.map(|hash| format!("<{}>; rel=\"{RELATION}\"", path(hash)));
     let is_own = |value: &&HeaderValue| {
         let value = value.as_bytes();
         value.strip_prefix(b"<").is_some_and(|rest| {
             rest.starts_with(FOLDER.as_bytes()) && value.ends_with(END_OF_LINK.as_bytes())
         })
     };
-    let mut named = fields.get_all(header::LINK).iter().filter(is_own);
-    let is_same = match (&wanted, named.next(), named.next()) {
+    let mut links = fields.get_all(header::LINK).iter().filter(is_own);
+    let is_same = match (&link, links.next(), links.next()) {
         (None, None, _) => true,
-        (Some(wanted), Some(one), None) => one.as_bytes() == wanted.as_bytes(),
+        (Some(link), Some(one), None) => one.as_bytes() == link.as_bytes(),
         _ => false,
     };
     if is_same {
@@ -193,7 +193,7 @@ pub fn name_dictionary(fields: &mut HeaderMap, hash: Option<&DictionaryHash>) ->
     }
     let values: Vec<HeaderValue> = fields.get_all(header::LINK).iter().cloned().collect();
     fields.remove(header::LINK);
-    let wanted = wanted.and_then(|wanted| HeaderValue::try_from(wanted).ok());
+    let wanted = link.and_then(|link| HeaderValue::try_from(link).ok());
     for value in values
         .into_iter()
         .filter(|value| !is_own(&value))

@@ -74,12 +74,12 @@ impl AcceptedCodings {
         // Few clients send weights.
         let is_weighted = accept_encoding_line.contains(&b';');
         for member in accept_encoding_line.split(|&byte| byte == b',') {
-            let found = if is_weighted {
+            let weighed = if is_weighted {
                 weighted(member)
             } else {
                 Some((member.trim_ascii(), FULL_WEIGHT))
             };
-            let Some((token, weight)) = found else {
+            let Some((token, weight)) = weighed else {
                 continue;
             };
             let slot = if token == b"*" {
@@ -145,7 +145,7 @@ impl AcceptedCodings {
 
     /// The weight in thousandths, times two; 0: not accepted. Identity that is not listed has the lowest weight above 0.
     fn weight(self, coding: Coding) -> u16 {
-        let named = match coding {
+        let weight = match coding {
             Coding::Identity => self.identity,
             Coding::Gzip => self.gzip,
             Coding::Brotli => self.brotli,
@@ -153,7 +153,7 @@ impl AcceptedCodings {
             // `*` does not include it.
             Coding::Dcz => Some(0),
         };
-        match (named.or(self.others), coding) {
+        match (weight.or(self.others), coding) {
             (Some(0), _) => 0,
             // Times two, so that the implied identity is below the lowest weight that a client can send.
             (Some(weight), _) => weight.saturating_mul(2),

@@ -35,8 +35,8 @@ pub fn packages(names: &[&str]) -> String {
             other => format!("php-{other}"),
         }
     };
-    let all: Vec<String> = names.iter().map(package).collect();
-    all.join(" ")
+    let packages: Vec<String> = names.iter().map(package).collect();
+    packages.join(" ")
 }
 
 const NEEDED: &[&str] = &["json", "mysqli"];

@@ -158,11 +158,11 @@ impl AcceptedImages {
     }
 
     fn weight(self, format: ImageFormat) -> u16 {
-        let named = match format {
+        let weight = match format {
             ImageFormat::Avif => self.avif,
             ImageFormat::Webp => self.webp,
         };
-        named.unwrap_or(0)
+        weight.unwrap_or(0)
     }
 }
 

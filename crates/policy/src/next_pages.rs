@@ -102,20 +102,20 @@ pub fn name_pages(fields: &mut HeaderMap, origin: &str, paths: &[Cow<'_, str>]) 
         "{PREFIX}{}\"",
         utf8_percent_encode(&rules, NON_ALPHANUMERIC)
     );
-    let wanted = (!paths.is_empty())
+    let new_value = (!paths.is_empty())
         .then(|| HeaderValue::try_from(value).ok())
         .flatten();
     let is_own = |value: &HeaderValue| value.as_bytes().starts_with(PREFIX.as_bytes());
     let values: Vec<HeaderValue> = fields.get_all(SPECULATION_RULES).iter().cloned().collect();
-    let named: Vec<&HeaderValue> = values.iter().filter(|value| is_own(value)).collect();
-    if named == wanted.iter().collect::<Vec<_>>() {
+    let own_values: Vec<&HeaderValue> = values.iter().filter(|value| is_own(value)).collect();
+    if own_values == new_value.iter().collect::<Vec<_>>() {
         return false;
     }
     fields.remove(SPECULATION_RULES);
     for value in values
         .into_iter()
         .filter(|value| !is_own(value))
-        .chain(wanted)
+        .chain(new_value)
     {
         fields.append(SPECULATION_RULES, value);
     }

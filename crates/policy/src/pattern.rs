@@ -89,8 +89,8 @@ impl PathPattern {
 
     /// The text of each group, the first at index 0; `None` for a group that did not take part in the match.
     pub fn captures<'p>(&self, decoded_path: &'p [u8]) -> Option<Vec<Option<&'p [u8]>>> {
-        let found = self.0.captures(decoded_path)?;
-        let groups = found.iter().skip(1);
+        let captures = self.0.captures(decoded_path)?;
+        let groups = captures.iter().skip(1);
         Some(
             groups
                 .map(|group| group.map(|one| one.as_bytes()))

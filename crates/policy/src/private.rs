@@ -89,11 +89,11 @@ pub fn changes_session(fields: &HeaderMap) -> bool {
 /// The fields of a page with private fragments: those of the public page, without validators and fields that permit storing.
 pub fn own_fields(fields: &HeaderMap) -> HeaderMap {
     let kept = fields.iter().filter(|(name, _)| !lets_store(name));
-    let mut own: HeaderMap = kept
+    let mut fields_of_member: HeaderMap = kept
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
-    own.insert(CACHE_CONTROL, HeaderValue::from_static(NEVER_SHARED));
-    own
+    fields_of_member.insert(CACHE_CONTROL, HeaderValue::from_static(NEVER_SHARED));
+    fields_of_member
 }
 
 /// Whether a field permits storing a response, or identifies its bytes.

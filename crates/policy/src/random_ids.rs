@@ -57,22 +57,22 @@ impl<'p> RandomIds<'p> {
     /// Where the first page has an identifier to which something else in one of the two pages refers.
     pub(crate) fn used_elsewhere(&self, pages: [&[u8]; 2]) -> Option<usize> {
         let used = self.pairs.iter().find(|pair| {
-            let mut found = pages
+            let mut counts = pages
                 .iter()
                 .zip(pair.digits)
                 .map(|(page, digits)| memmem::find_iter(page, digits).count());
-            !pair.is_id || found.any(|times| times != pair.times)
+            !pair.is_id || counts.any(|times| times != pair.times)
         })?;
         memmem::find(pages[0], used.digits[0])
     }
 
     /// Adds a pair of digits. Returns false if one of them has had another partner, or if there are too many.
     fn note(&mut self, digits: [&'p [u8]; 2], place: Place) -> bool {
-        let known = self
+        let pair_of_digits = self
             .pairs
             .iter_mut()
             .find(|pair| pair.digits[0] == digits[0] || pair.digits[1] == digits[1]);
-        if let Some(pair) = known {
+        if let Some(pair) = pair_of_digits {
             pair.times += 1;
             pair.is_id |= place == Place::Id;
             return pair.digits == digits && pair.times <= MAX_TIMES;

@@ -76,18 +76,18 @@ impl Shape {
 
     /// The fields with other values, each once.
     pub fn differing(&self, other: &Self) -> Vec<&'static str> {
-        let mut found = Vec::new();
+        let mut differing = Vec::new();
         for (field, _) in self.fields.iter().chain(&other.fields) {
-            if !found.contains(field) && !self.values(field).eq(other.values(field)) {
-                found.push(*field);
+            if !differing.contains(field) && !self.values(field).eq(other.values(field)) {
+                differing.push(*field);
             }
         }
-        found
+        differing
     }
 
     fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s Vec<String>> {
-        let named = self.fields.iter().filter(move |(field, _)| *field == name);
-        named.map(|(_, values)| values)
+        let fields = self.fields.iter().filter(move |(field, _)| *field == name);
+        fields.map(|(_, values)| values)
     }
 }
 

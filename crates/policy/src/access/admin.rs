@@ -89,7 +89,7 @@ fn login(info: &RequestInfo) -> Audience {
     let Some(action) = only(raw, b"action").filter(|_| !has_index) else {
         return Audience::Admins;
     };
-    let known: (&[&[u8]], Audience) = match (action.as_slice(), is_read) {
+    let form: (&[&[u8]], Audience) = match (action.as_slice(), is_read) {
         (b"postpass", _) => (
             &[b"action", b"redirect_to", b"wp_lang"],
             Audience::VisitorsForm,
@@ -104,8 +104,8 @@ fn login(info: &RequestInfo) -> Audience {
         ),
         _ => return Audience::Admins,
     };
-    if variables(raw).all(|(name, _)| is_one_of(&name, known.0)) {
-        known.1
+    if variables(raw).all(|(name, _)| is_one_of(&name, form.0)) {
+        form.1
     } else {
         Audience::Admins
     }

@@ -18,8 +18,8 @@ pub fn requests_user_names(info: &RequestInfo) -> bool {
     let raw = info.raw_query().unwrap_or_default();
     let by_query = !has_separate_parameters(info) && (has_author(raw) || has_sitemap(raw));
     let route = || {
-        let found = memchr::memmem::find_iter(path, b"/wp-json/");
-        found.filter_map(|at| path.get(at + 8..))
+        let starts = memchr::memmem::find_iter(path, b"/wp-json/");
+        starts.filter_map(|at| path.get(at + 8..))
     };
     let by_path = || route().any(|route| names_users(&route.iter().copied()));
     let by_route = || rest_route(raw).any(|route| names_users(&route));

@@ -50,8 +50,8 @@ impl Policy {
     pub fn password_files(&self) -> impl Iterator<Item = (By, &Path)> {
         let rules = self.rules.iter().map(|rule| &rule.access);
         let of_rules = (0..).map(By::Rule).zip(rules);
-        let all = std::iter::once((By::Site, &self.access.common)).chain(of_rules);
-        all.filter_map(|(by, access)| Some((by, access.password.get()?.as_path())))
+        let access_rules = std::iter::once((By::Site, &self.access.common)).chain(of_rules);
+        access_rules.filter_map(|(by, access)| Some((by, access.password.get()?.as_path())))
     }
 }
 

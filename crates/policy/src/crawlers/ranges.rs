@@ -21,9 +21,9 @@ impl CrawlerRanges {
     pub fn new(lists: impl IntoIterator<Item = (String, Vec<IpNet>)>) -> Self {
         let mut new = Self::default();
         for (name, networks) in lists {
-            let known = new.names.iter().position(|one| *one == name);
-            let owner = known.unwrap_or(new.names.len());
-            if known.is_none() {
+            let position = new.names.iter().position(|one| *one == name);
+            let owner = position.unwrap_or(new.names.len());
+            if position.is_none() {
                 new.names.push(name);
             }
             for network in networks {

@@ -58,14 +58,14 @@ impl CrawlDelays {
 
     /// Sets the delay of a group, unless it has one.
     fn set(&mut self, token: &str, delay: Option<Duration>) {
-        let known = if token == "*" {
+        let group = if token == "*" {
             Some(&mut self.any)
         } else {
             let mut groups = self.groups.iter_mut();
             groups.find(|(one, _)| one == token).map(|(_, set)| set)
         };
-        if let Some(known) = known {
-            *known = known.or(delay);
+        if let Some(group) = group {
+            *group = group.or(delay);
         }
     }
 
@@ -75,8 +75,8 @@ impl CrawlDelays {
             let start = name.as_bytes().get(..token.len());
             start.is_some_and(|start| start.eq_ignore_ascii_case(token.as_bytes()))
         };
-        let own = self.groups.iter().filter(|(token, _)| applies(token));
-        match own.max_by_key(|(token, _)| token.len()) {
+        let applying = self.groups.iter().filter(|(token, _)| applies(token));
+        match applying.max_by_key(|(token, _)| token.len()) {
             Some((_, delay)) => *delay,
             // Google does not know the directive, so a line for all crawlers is not meant for it.
             None if name.to_ascii_lowercase().contains("google") => None,

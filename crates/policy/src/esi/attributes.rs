@@ -19,9 +19,9 @@ pub(super) struct TagAttributes {
 impl TagAttributes {
     /// The value of the first attribute with this name.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        let mut all = self.attributes.iter();
-        let found = all.find(|(known, _)| known == name);
-        found.map(|(_, value)| value.as_str())
+        let mut attributes = self.attributes.iter();
+        let attribute = attributes.find(|(known, _)| known == name);
+        attribute.map(|(_, value)| value.as_str())
     }
 }
 
@@ -82,8 +82,8 @@ fn without_entities(value: &str) -> String {
     while let Some(at) = rest.find('&') {
         let (before, from) = rest.split_at(at);
         out.push_str(before);
-        let known = ENTITIES.iter().find(|(name, _)| from.starts_with(name));
-        let (name, character) = known.copied().unwrap_or(("&", '&'));
+        let entity = ENTITIES.iter().find(|(name, _)| from.starts_with(name));
+        let (name, character) = entity.copied().unwrap_or(("&", '&'));
         out.push(character);
         rest = from.get(name.len()..).unwrap_or_default();
     }

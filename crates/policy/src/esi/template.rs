@@ -208,8 +208,8 @@ impl Occurrences {
         let is_known = self.found.is_some_and(|found| found >= at);
         if !is_known {
             let rest = body.get(at..).unwrap_or_default();
-            let found = memmem::find(rest, self.needle);
-            self.found = Some(found.map_or(body.len(), |found| at + found));
+            let offset = memmem::find(rest, self.needle);
+            self.found = Some(offset.map_or(body.len(), |offset| at + offset));
         }
         self.found.filter(|&found| found < body.len())
     }

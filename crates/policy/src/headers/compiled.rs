@@ -78,7 +78,7 @@ struct WrittenFields {
 impl Compiled {
     /// `applies`: whether fields with this name are set and added.
     fn new(policy: &Policy, rule: Option<&Rule>, applies: impl Fn(&HeaderName) -> bool) -> Self {
-        let own = applied(&policy.changes, &applies);
+        let site_changes = applied(&policy.changes, &applies);
         let rule = rule.map_or_else(Changes::default, |rule| applied(&rule.changes, &applies));
         let is_of_rule = |name: &HeaderName| {
             rule.remove.contains(name) || rule.set.iter().any(|(set, _)| set == name)
@@ -88,17 +88,21 @@ impl Compiled {
             kept.cloned().collect()
         };
         let fields = [
-            of_site(&own.set),
+            of_site(&site_changes.set),
             rule.set.clone(),
-            of_site(&own.add),
+            of_site(&site_changes.add),
             rule.add.clone(),
         ]
         .concat();
         let sts = header::STRICT_TRANSPORT_SECURITY;
         let hsts = policy.hsts.clone().map(|value| (sts.clone(), value));
         let alt_svc = policy.alt_svc.clone().map(|value| (header::ALT_SVC, value));
-        let set = own.set.iter().chain(&rule.set).map(|(name, _)| name);
-        let removed = own.remove.iter().chain(&rule.remove);
+        let set = site_changes
+            .set
+            .iter()
+            .chain(&rule.set)
+            .map(|(name, _)| name);
+        let removed = site_changes.remove.iter().chain(&rule.remove);
         let mut removed: Vec<HeaderName> = removed.chain(set).cloned().collect();
         removed.extend(hsts.is_some().then_some(sts));
         removed.extend(alt_svc.is_some().then_some(header::ALT_SVC));
@@ -202,8 +206,8 @@ impl<'l> Iterator for RemainingLines<'l> {
 
     fn next(&mut self) -> Option<&'l [u8]> {
         if self.removed.is_empty() {
-            let all = std::mem::take(&mut self.rest);
-            return (!all.is_empty()).then_some(all);
+            let whole_rest = std::mem::take(&mut self.rest);
+            return (!whole_rest.is_empty()).then_some(whole_rest);
         }
         while !self.rest.is_empty() {
             let end = memchr::memchr(b'\n', self.rest).map_or(self.rest.len(), |at| at + 1);

@@ -28,7 +28,7 @@ pub(super) struct Elements<'a> {
 impl<'a> Elements<'a> {
     /// The elements of a field with these lines.
     pub(super) fn of(lines: impl Iterator<Item = &'a [u8]>, separator: Separator) -> Self {
-        let mut all = Self {
+        let mut elements = Self {
             lines: [b""; MAX_LINES],
             end: 0,
             lines_left: 0,
@@ -37,13 +37,13 @@ impl<'a> Elements<'a> {
             hops_left: MAX_HOPS,
         };
         for line in lines {
-            if let Some(place) = all.lines.get_mut(all.end % MAX_LINES) {
+            if let Some(place) = elements.lines.get_mut(elements.end % MAX_LINES) {
                 *place = line;
             }
-            all.end += 1;
-            all.lines_left = (all.lines_left + 1).min(MAX_LINES);
+            elements.end += 1;
+            elements.lines_left = (elements.lines_left + 1).min(MAX_LINES);
         }
-        all
+        elements
     }
 
     fn last_line(&mut self) -> Option<&'a [u8]> {

@@ -18,7 +18,7 @@ pub(super) struct ForwardedElement<'a> {
 
 impl<'a> ForwardedElement<'a> {
     pub(super) fn read(element: &'a [u8]) -> Self {
-        let mut found = Self::default();
+        let mut node = Self::default();
         let mut clients = 0;
         for part in fields::parts(element) {
             let (name, Some(value)) = fields::name_value(part) else {
@@ -26,17 +26,17 @@ impl<'a> ForwardedElement<'a> {
             };
             if name.eq_ignore_ascii_case(b"for") {
                 clients += 1;
-                found.client = address(value);
+                node.client = address(value);
             } else if name.eq_ignore_ascii_case(b"proto") {
-                found.scheme = scheme(value);
+                node.scheme = scheme(value);
             } else if name.eq_ignore_ascii_case(b"host") && !value.is_empty() {
-                found.host = Some(value);
+                node.host = Some(value);
             }
         }
         if clients > 1 {
-            found.client = None;
+            node.client = None;
         }
-        found
+        node
     }
 }
 

@@ -117,7 +117,7 @@ pub(super) fn wide_scope(
     query: Option<&[u8]>,
     ending: Option<&[u8]>,
 ) -> Result<Scope, PurgeError> {
-    let mut wanted = path.to_owned();
+    let mut expression = path.to_owned();
     // Syntax that `regex` does not support, such as a look ahead, means the whole host; its `?` may have begun a query.
     let is_unsupported = |text: &str| {
         ["(?!", "(?=", "(?<"]
@@ -131,20 +131,20 @@ pub(super) fn wide_scope(
         // `/a?.*` may be meant as an optional letter or as any query. The path with any suffix covers both. A slash before the
         // `?` is an optional one.
         Some(b".*" | b"*") => {
-            let open = wanted.trim_end_matches('/').len();
-            wanted.truncate(open);
-            wanted.push_str(".*");
+            let open = expression.trim_end_matches('/').len();
+            expression.truncate(open);
+            expression.push_str(".*");
         }
         Some(query) => {
-            wanted.push_str("\\?");
-            wanted.push_str(text(query)?);
+            expression.push_str("\\?");
+            expression.push_str(text(query)?);
         }
         None => {}
     }
     if let Some(ending) = ending {
-        wanted.push_str(text(ending)?);
+        expression.push_str(text(ending)?);
     }
-    let open = wanted.strip_suffix('$').unwrap_or(&wanted);
+    let open = expression.strip_suffix('$').unwrap_or(&expression);
     // A star without a dot is a wildcard as users write it; in a regular expression it would repeat the character before it.
     let start = open.strip_suffix(".*").or_else(|| open.strip_suffix('*'));
     let beginning = start.unwrap_or(open);
@@ -158,7 +158,7 @@ pub(super) fn wide_scope(
     } else if is_plain || start.is_some() {
         pattern_scope(&format!("^{beginning}"))
     } else {
-        pattern_scope(&format!("^{wanted}"))
+        pattern_scope(&format!("^{expression}"))
     }
 }
 

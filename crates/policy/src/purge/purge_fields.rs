@@ -37,36 +37,36 @@ impl<'a> PurgeFields<'a> {
     pub(super) fn read(
         fields: impl Iterator<Item = (&'a str, &'a [u8])>,
     ) -> Result<Self, PurgeError> {
-        let mut found = Self::default();
+        let mut purge_fields = Self::default();
         for (name, value) in fields {
             let is = |known: &str| name.eq_ignore_ascii_case(known);
             let value = value.trim_ascii();
             if is("x-purge-method") || is("x-vc-purge-method") {
-                found.method(value, is("x-vc-purge-method"));
+                purge_fields.method(value, is("x-vc-purge-method"));
             } else if is("x-purge-regex") {
-                found.reading = PathReading::Regex;
-                found.ending = Some(value);
+                purge_fields.reading = PathReading::Regex;
+                purge_fields.ending = Some(value);
             } else if is("x-vc-purge-host") {
-                found.host = Some(value);
+                purge_fields.host = Some(value);
             } else if is("fastly-key") {
-                found.has_fastly_key = true;
+                purge_fields.has_fastly_key = true;
             } else if is("content-type") {
                 let media_type = value.split(|&byte| byte == b';').next();
-                found.is_json = media_type.is_some_and(|text| {
+                purge_fields.is_json = media_type.is_some_and(|text| {
                     text.trim_ascii().eq_ignore_ascii_case(b"application/json")
                 });
             } else if SOFT_FIELDS.iter().any(|known| is(known)) {
-                found.is_soft |= value == b"1" || value.eq_ignore_ascii_case(b"true");
+                purge_fields.is_soft |= value == b"1" || value.eq_ignore_ascii_case(b"true");
             } else if is_tag_field(name) {
-                found.by_tags = true;
-                found.is_soft |= is("xkey-softpurge");
-                found.tags.push(value);
-                if found.tags.len() > MAX_PURGES {
+                purge_fields.by_tags = true;
+                purge_fields.is_soft |= is("xkey-softpurge");
+                purge_fields.tags.push(value);
+                if purge_fields.tags.len() > MAX_PURGES {
                     return Err(PurgeError::TooMany);
                 }
             }
         }
-        Ok(found)
+        Ok(purge_fields)
     }
 
     fn method(&mut self, value: &[u8], is_vc: bool) {

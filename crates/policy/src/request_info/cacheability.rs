@@ -121,20 +121,20 @@ pub(super) fn matching_rule(
     policy: &Policy,
 ) -> MatchingRule {
     let method = line.method;
-    let mut found = MatchingRule::default();
+    let mut matching = MatchingRule::default();
     for (index, rule) in policy.rules.iter().enumerate() {
         let matches = rule.matches(method, decoded_path)
             || (method == "HEAD" && rule.matches("GET", decoded_path));
         if !matches {
             continue;
         }
-        found.is_by_country |= !rule.countries.is_empty();
+        matching.is_by_country |= !rule.countries.is_empty();
         if rule.is_for(line.country) {
-            found.index = Some(index);
+            matching.index = Some(index);
             break;
         }
     }
-    found
+    matching
 }
 
 /// The rule that applies.

@@ -26,8 +26,8 @@ pub(super) enum VariableMeaning {
 /// The pages that a variable selects; `None` if WordPress itself does not know the variable.
 pub(super) fn meaning(variable: &[u8]) -> Option<VariableMeaning> {
     let at = ALL.binary_search_by(|(name, _)| (*name).cmp(variable));
-    let known = at.ok().and_then(|at| ALL.get(at));
-    known.map(|(_, meaning)| *meaning)
+    let variable = at.ok().and_then(|at| ALL.get(at));
+    variable.map(|(_, meaning)| *meaning)
 }
 
 /// Sorted by name: `WP::$public_query_vars`, variables of the REST API and the sitemaps, and WooCommerce's taxonomies.

@@ -71,10 +71,10 @@ fn judge_statement(
         return Storability::Skip(why);
     }
     let windows = freshness::windows(statement, response.status, &policy.ttl);
-    let own = || {
+    let by_default = || {
         default_lifetime(response, statement, rule, policy).map(|own| from_arrival(response, own))
     };
-    let fresh = statement.lifetime.or_else(own);
+    let fresh = statement.lifetime.or_else(by_default);
     fresh.map_or(Storability::Skip(NotStored::NoLifetime), |fresh| {
         store_unless_stale(response, fresh, windows)
     })
@@ -119,21 +119,21 @@ fn check_status(
     if status == 503 && response.fields.contains_key(RETRY_AFTER) {
         return Err(NotStored::Maintenance);
     }
-    let named = freshness::named_lifetime(response.status, &policy.ttl).is_some();
+    let has_lifetime = freshness::named_lifetime(response.status, &policy.ttl).is_some();
     let may_store = match policy.storage.statuses {
         StorableStatuses::Pages => match status {
             200 | 203 | 301 | 308 | 404 | 410 => true,
             // Temporary redirects of WordPress depend on the client and the time; 204 and 304 are not pages; the other statuses
             // are challenges, or ask the client to retry later.
             204 | 302..=304 | 307 | 401 | 407 | 429 => false,
-            200..=499 => named,
+            200..=499 => has_lifetime,
             _ => false,
         },
         StorableStatuses::Final => match status {
             304 | 0..=199 | 600.. => false,
             _ if statement.control.must_understand && !rfc9111::is_understood(status) => false,
             _ => {
-                named
+                has_lifetime
                     || statement.lifetime.is_some()
                     || statement.control.public
                     || freshness::is_heuristically_cacheable(response.status)

@@ -43,8 +43,8 @@ impl<'n> Selecting<'n> {
 
     /// The language that a request prefers to all others.
     pub fn most_wanted<'a>(fields: impl Iterator<Item = (&'a str, &'a [u8])>) -> Option<Vec<u8>> {
-        let wanted = languages(values(fields, ACCEPT_LANGUAGE.as_str()));
-        let (first, second) = (wanted.first()?, wanted.get(1));
+        let languages = languages(values(fields, ACCEPT_LANGUAGE.as_str()));
+        let (first, second) = (languages.first()?, languages.get(1));
         let stands_out = second.is_none_or(|second| second.weight < first.weight);
         (stands_out && first.weight > 0 && first.range != b"*").then(|| first.range.clone())
     }
@@ -120,7 +120,7 @@ struct LanguagePreference {
 
 /// All members by descending weight, those of equal weight by name.
 fn languages<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<LanguagePreference> {
-    let mut wanted: Vec<LanguagePreference> = lines
+    let mut preferences: Vec<LanguagePreference> = lines
         .flat_map(fields::members)
         .map(|member| {
             let mut parts = fields::parts(member);
@@ -137,8 +137,8 @@ fn languages<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<LanguagePreferenc
             }
         })
         .collect();
-    wanted.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| a.range.cmp(&b.range)));
-    wanted
+    preferences.sort_by(|a, b| b.weight.cmp(&a.weight).then_with(|| a.range.cmp(&b.range)));
+    preferences
 }
 
 fn weighted(wanted: &[LanguagePreference]) -> Vec<u8> {
