@@ -55,8 +55,8 @@ fn binding(section: &SectionTable, diagnostics: &mut Diagnostics) -> Option<(Str
 }
 
 fn challenges(section: &SectionTable, diagnostics: &mut Diagnostics) -> Vec<AcmeChallenge> {
-    let known = "`\"http-01\"`, `\"tls-alpn-01\"` or `\"dns-01\"`";
-    check::not_empty(section, "challenge", known, diagnostics);
+    let values = "`\"http-01\"`, `\"tls-alpn-01\"` or `\"dns-01\"`";
+    check::not_empty(section, "challenge", values, diagnostics);
     let words: Vec<String> = section.value("challenge");
     // These are the values in the option's row.
     let challenges = words.iter().map(|word| match word.as_str() {
@@ -101,8 +101,8 @@ fn check_hook(section: &SectionTable, program: &Path, diagnostics: &mut Diagnost
 }
 
 fn is_executable(file: &Path) -> bool {
-    let found = file.metadata();
-    found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    let metadata = file.metadata();
+    metadata.is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 fn directory(section: &SectionTable, diagnostics: &mut Diagnostics) {

@@ -273,8 +273,8 @@ fn log_fields(
         let help = "add `format = \"json\"` or `format = \"ecs\"`, or remove the line";
         section.report("fields", why, help, diagnostics);
     }
-    let mut all = fields.iter().enumerate();
-    if all.any(|(index, field)| fields.iter().take(index).any(|one| one == field)) {
+    let mut numbered = fields.iter().enumerate();
+    if numbered.any(|(index, field)| fields.iter().take(index).any(|one| one == field)) {
         let help = "name each field once";
         section.report("fields", "contains a field twice", help, diagnostics);
     }

@@ -298,7 +298,7 @@ fn token(path: &Path, least: usize) -> Result<(), (String, String)> {
     let path_text = path.display();
     let make =
         || format!("create one: `openssl rand -hex 32 > {path_text}; chmod 600 {path_text}`");
-    let found = match file::read(path, MAX_TOKEN_FILE) {
+    let token = match file::read(path, MAX_TOKEN_FILE) {
         Ok(found) => found,
         Err(FileError::TooLarge(most)) => {
             let why = format!("whose token is longer than {most} bytes");
@@ -310,17 +310,17 @@ fn token(path: &Path, least: usize) -> Result<(), (String, String)> {
         }
         Err(unread) => return Err((unread.to_string(), make())),
     };
-    if is_exposed(found.owner, found.mode) {
+    if is_exposed(token.owner, token.mode) {
         let why = format!(
             "which other users can access (mode {:03o})",
-            found.mode & 0o777
+            token.mode & 0o777
         );
         let help = format!(
             "restrict it to its owner: `chmod 600 {path_text}`, and replace the token if somebody may have read it"
         );
         return Err((why, help));
     }
-    if found.bytes.trim_ascii().len() < least {
+    if token.bytes.trim_ascii().len() < least {
         let why = format!("whose token is shorter than {least} bytes");
         return Err((why, make()));
     }
@@ -391,9 +391,9 @@ pub(crate) fn hosts(sections: &[SiteTables], sites: &[SiteConfig], diagnostics: 
         for (position, host) in hosts {
             let text = host.to_string();
             let earlier = claims.entry(text.clone()).or_default();
-            let mut known = earlier.iter();
+            let mut taken = earlier.iter();
             let clash =
-                known.find(|(other, _)| *other == index || may_overlap(sites, *other, index));
+                taken.find(|(other, _)| *other == index || may_overlap(sites, *other, index));
             if let Some((other, first)) = clash {
                 let (why, help) = if *other == index {
                     (" a second time; the first is at", "remove one of the two")

@@ -33,11 +33,11 @@ pub struct CrawlerFile {
 /// Reads the lists that `server.crawlers` names.
 pub(crate) fn lists(section: &SectionTable, diagnostics: &mut Diagnostics) -> CrawlerLists {
     const OPTION: &str = "crawlers";
-    let named: Vec<(String, PathBuf)> = section.get(OPTION).unwrap_or_default();
+    let files: Vec<(String, PathBuf)> = section.get(OPTION).unwrap_or_default();
     let mut lists = CrawlerLists::default();
-    let mut all: Vec<(String, Vec<IpNet>)> = Vec::new();
+    let mut networks_by_name: Vec<(String, Vec<IpNet>)> = Vec::new();
     let mut count = 0;
-    for (name, path) in named {
+    for (name, path) in files {
         let shown_path = path.display();
         match read(&path) {
             Ok(networks) => {
@@ -47,7 +47,7 @@ pub(crate) fn lists(section: &SectionTable, diagnostics: &mut Diagnostics) -> Cr
                     path,
                     networks: networks.len(),
                 });
-                all.push((name, networks));
+                networks_by_name.push((name, networks));
             }
             Err(why) => {
                 let why = format!("names `{shown_path}` for `{name}`, {why}");
@@ -61,7 +61,7 @@ pub(crate) fn lists(section: &SectionTable, diagnostics: &mut Diagnostics) -> Cr
         section.report(OPTION, why, help, diagnostics);
         return CrawlerLists::default();
     }
-    lists.ranges = Arc::new(CrawlerRanges::new(all));
+    lists.ranges = Arc::new(CrawlerRanges::new(networks_by_name));
     lists
 }
 

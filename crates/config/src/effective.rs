@@ -147,24 +147,25 @@ fn lifetimes(
 ) -> Vec<EffectiveOption> {
     let spot = origin.spot(&written.options.position);
     let is_set = |status: u16| written.statuses.iter().any(|(one, _)| *one == status);
-    let all = site.policy.ttl.by_status.iter();
-    all.map(|(status, lifetime)| {
-        let spot = is_set(*status).then(|| spot.clone());
-        EffectiveOption::new(
-            status.to_string(),
-            &quoted(&write_duration(*lifetime)),
-            spot,
-        )
-    })
-    .collect()
+    let lifetimes = site.policy.ttl.by_status.iter();
+    lifetimes
+        .map(|(status, lifetime)| {
+            let spot = is_set(*status).then(|| spot.clone());
+            EffectiveOption::new(
+                status.to_string(),
+                &quoted(&write_duration(*lifetime)),
+                spot,
+            )
+        })
+        .collect()
 }
 
 fn list(listeners: &[Listen]) -> String {
-    let all: Vec<String> = listeners
+    let addresses: Vec<String> = listeners
         .iter()
         .map(|one| quoted(&one.to_string()))
         .collect();
-    format!("[{}]", all.join(", "))
+    format!("[{}]", addresses.join(", "))
 }
 
 fn quoted(text: &str) -> String {

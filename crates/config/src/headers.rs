@@ -24,11 +24,11 @@ pub(crate) fn changes(section: &SectionTable, diagnostics: &mut Diagnostics) -> 
         check("remove_headers", position, name, FieldChange::Remove);
     }
     let mut fields = |option: &str, change| -> Vec<HeaderField> {
-        let all: Vec<(SourceSpan, HeaderField)> = section.get(option).unwrap_or_default();
-        for (position, (name, _)) in &all {
+        let headers: Vec<(SourceSpan, HeaderField)> = section.get(option).unwrap_or_default();
+        for (position, (name, _)) in &headers {
             check(option, position, name, change);
         }
-        all.into_iter().map(|(_, field)| field).collect()
+        headers.into_iter().map(|(_, field)| field).collect()
     };
     Changes {
         set: fields("set_headers", FieldChange::Set),

@@ -231,32 +231,32 @@ struct Expansion {
 
 impl Expansion {
     fn of(pattern: &Path) -> Self {
-        let mut found = vec![PathBuf::new()];
+        let mut paths = vec![PathBuf::new()];
         let mut unreadable = Vec::new();
         let mut is_pattern = false;
         for part in pattern.components() {
             let text = part.as_os_str().to_string_lossy();
             if !matches!(part, Component::Normal(_)) || !text.contains(['*', '?']) {
-                for path in &mut found {
+                for path in &mut paths {
                     path.push(part);
                 }
                 continue;
             }
             is_pattern = true;
             let mut next = Vec::new();
-            for folder in found {
+            for folder in paths {
                 match matches_in(&folder, &text) {
                     Ok(names) => next.extend(names),
                     Err(error) => unreadable.push((folder, error)),
                 }
             }
-            found = next;
+            paths = next;
         }
         if is_pattern {
-            found.retain(|path| path.is_file());
+            paths.retain(|path| path.is_file());
         }
         Self {
-            files: found,
+            files: paths,
             unreadable,
             is_pattern,
         }

@@ -61,8 +61,8 @@ known_fields! {
 impl LogField {
     /// The field with the name `text`.
     pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
-        let known = KnownField::ALL.iter().find(|field| field.name() == text);
-        if let Some(field) = known {
+        let field = KnownField::ALL.iter().find(|field| field.name() == text);
+        if let Some(field) = field {
             return Ok(Self::Known(*field));
         }
         let header = |name: &str, field: fn(FieldName) -> Self| match headers::parse_name(name) {

@@ -37,13 +37,13 @@ pub(crate) fn names(
 
 /// The name that follows from the hosts, with a number if another site has it.
 fn free_name(hosts: &[HostPattern], taken: &mut HashSet<String>) -> String {
-    let own = in_order(hosts).next().map_or_else(String::new, word);
-    let mut name = own.clone();
+    let first_host = in_order(hosts).next().map_or_else(String::new, word);
+    let mut name = first_host.clone();
     for number in 2_u32.. {
         if taken.insert(name.clone()) {
             break;
         }
-        name = format!("{own}#{number}");
+        name = format!("{first_host}#{number}");
     }
     name
 }
@@ -55,13 +55,14 @@ fn hosts(site: &SiteTables) -> Vec<HostPattern> {
 /// The listeners of a site without and with TLS, otherwise those of the server.
 pub(crate) fn listeners(options: &SectionTable, server: [&[Listen]; 2]) -> [Vec<Listen>; 2] {
     let [plain, secure] = server;
-    let own = |name, server: &[Listen]| options.get(name).unwrap_or_else(|| server.to_owned());
+    let listeners_of =
+        |name, server: &[Listen]| options.get(name).unwrap_or_else(|| server.to_owned());
     let secure = if options.has("tls") {
-        own("listen_tls", secure)
+        listeners_of("listen_tls", secure)
     } else {
         Vec::new()
     };
-    [own("listen", plain), secure]
+    [listeners_of("listen", plain), secure]
 }
 
 /// Hosts in an order that does not depend on the file: exact ones first, then the shortest, then by alphabet.
@@ -85,8 +86,12 @@ pub(crate) fn word(host: &HostPattern) -> String {
 }
 
 fn shown(site: &SiteTables, server: [&[Listen]; 2]) -> Vec<String> {
-    let all = listeners(&site.options, server);
-    all.iter().flatten().map(ToString::to_string).collect()
+    let listeners = listeners(&site.options, server);
+    listeners
+        .iter()
+        .flatten()
+        .map(ToString::to_string)
+        .collect()
 }
 
 fn check(sites: &[SiteTables], given: &[Option<String>], diagnostics: &mut Diagnostics) {

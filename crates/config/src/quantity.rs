@@ -69,14 +69,14 @@ pub fn rounded_duration(seconds: u64) -> String {
         0 => String::new(),
         count => format!("{count} {unit}"),
     };
-    let all = [
+    let units = [
         days,
         unit(hours, "h"),
         unit(minutes, "min"),
         unit(seconds % 60, "s"),
     ];
-    let first = all.iter().position(|unit| !unit.is_empty());
-    let two = first.and_then(|first| all.get(first..all.len().min(first + 2)));
+    let first = units.iter().position(|unit| !unit.is_empty());
+    let two = first.and_then(|first| units.get(first..units.len().min(first + 2)));
     two.map_or_else(
         || "0 s".to_owned(),
         |two| two.join(" ").trim_end().to_owned(),

@@ -114,14 +114,14 @@ fn spool_size(section: &SectionTable, largest: u64, diagnostics: &mut Diagnostic
 
 /// The trusted proxies of `[server]`.
 fn proxies(section: &SectionTable) -> Proxies {
-    let all: Vec<Proxy> = section.value("trusted_proxies");
-    let networks = all.iter().filter_map(|proxy| match proxy {
+    let trusted: Vec<Proxy> = section.value("trusted_proxies");
+    let networks = trusted.iter().filter_map(|proxy| match proxy {
         Proxy::Network(network) => Some(*network),
         Proxy::Unix => None,
     });
     Proxies {
         networks: networks.collect(),
-        unix: all.contains(&Proxy::Unix),
+        unix: trusted.contains(&Proxy::Unix),
         field: match section.value::<String>("client_field").as_str() {
             "forwarded" => ForwardingField::Forwarded,
             "x-real-ip" => ForwardingField::XRealIp,
@@ -150,8 +150,8 @@ pub(crate) fn check(document: &Document, config: &Config, diagnostics: &mut Diag
         let help = "add `trusted_proxies = [\"10.0.0.5\"]` with the addresses of the proxies, or remove it";
         section.report_each(&["client_field", "proxy_protocol"], why, help, diagnostics);
     }
-    let all: Vec<(SourceSpan, Listen)> = section.get("proxy_protocol").unwrap_or_default();
-    for (position, listen) in all {
+    let listed: Vec<(SourceSpan, Listen)> = section.get("proxy_protocol").unwrap_or_default();
+    for (position, listen) in listed {
         let sites = config.sites.iter();
         let mut listeners = sites.flat_map(|site| site.listen.iter().chain(&site.listen_tls));
         if !listeners.any(|one| *one == listen) {

@@ -145,8 +145,10 @@ fn check_hosts(options: &SectionTable, diagnostics: &mut Diagnostics) {
 }
 
 fn uses_tls(upstream: &UpstreamConfig, further: &[UpstreamConfig]) -> bool {
-    let mut all = further.iter().chain([upstream]);
-    all.any(|one| matches!(one, UpstreamConfig::Http(servers) if servers.iter().any(|one| one.tls)))
+    let mut upstreams = further.iter().chain([upstream]);
+    upstreams.any(
+        |one| matches!(one, UpstreamConfig::Http(servers) if servers.iter().any(|one| one.tls)),
+    )
 }
 
 /// The token file that the site names, or the default one if it exists: that of its name, otherwise that of one of its hosts.
@@ -200,8 +202,8 @@ fn internal_folders(options: &SectionTable, diagnostics: &mut Diagnostics) -> Ve
 
 fn image_siblings(options: &SectionTable) -> ImageSiblings {
     let word: String = options.value("image_siblings");
-    let mut all = ImageSiblings::ALL.iter().copied();
-    all.find(|one| one.word() == word).unwrap_or_default()
+    let mut choices = ImageSiblings::ALL.iter().copied();
+    choices.find(|one| one.word() == word).unwrap_or_default()
 }
 
 fn allow_files(options: &SectionTable) -> Vec<NamePattern> {

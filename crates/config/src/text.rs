@@ -209,8 +209,8 @@ fn address(text: &str) -> Result<SocketAddr, Problem> {
             format!("add one: `{}`", SocketAddr::new(ip, 8080)),
         );
     }
-    let all = text.strip_prefix("*:").or_else(|| text.strip_prefix(':'));
-    if let Ok(port) = all.unwrap_or(text).parse::<u16>() {
+    let port_text = text.strip_prefix("*:").or_else(|| text.strip_prefix(':'));
+    if let Ok(port) = port_text.unwrap_or(text).parse::<u16>() {
         return problem(
             "which has no address",
             format!("for all addresses write `0.0.0.0:{port}`"),

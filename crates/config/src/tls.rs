@@ -130,8 +130,8 @@ fn names(
     if foreign.is_empty() {
         return;
     }
-    let named: Vec<&str> = all.iter().flat_map(|one| one.names.iter()).collect();
-    let named = match named.as_slice() {
+    let names: Vec<&str> = all.iter().flat_map(|one| one.names.iter()).collect();
+    let named = match names.as_slice() {
         [] => "no name".to_owned(),
         all => format!("`{}`", all.join("`, `")),
     };
@@ -165,8 +165,8 @@ pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], diagnostics: 
         let help = "add `tls = { cert = \"...\", key = \"...\" }` to a site, or remove the line";
         server.report("listen_tls", why, help, diagnostics);
     }
-    let all = document.sites.iter().map(|site| &site.options);
-    for section in all.chain([server]) {
+    let sections = document.sites.iter().map(|site| &site.options);
+    for section in sections.chain([server]) {
         mixed_listeners(section, sites, diagnostics);
     }
 }

@@ -5,7 +5,7 @@ use crate::tree::SectionTable;
 
 /// `upgrade` of a site. Reports protocols that would let requests bypass Galley.
 pub(crate) fn protocols(options: &SectionTable, diagnostics: &mut Diagnostics) -> Vec<String> {
-    let all: Vec<String> = options.value("upgrade");
+    let protocols: Vec<String> = options.value("upgrade");
     let positioned: Vec<(SourceSpan, String)> = options.get("upgrade").unwrap_or_default();
     for (position, name) in positioned {
         if let Some((why, help)) = obstacle(&name) {
@@ -13,7 +13,10 @@ pub(crate) fn protocols(options: &SectionTable, diagnostics: &mut Diagnostics) -
             diagnostics.add(&position, "site.upgrade", message, help);
         }
     }
-    all.iter().map(|name| name.to_ascii_lowercase()).collect()
+    protocols
+        .iter()
+        .map(|name| name.to_ascii_lowercase())
+        .collect()
 }
 
 /// Why connections may not switch to a protocol, and the remedy.

@@ -200,9 +200,9 @@ fn help_for_unknown(section: OptionSection, name: &str) -> String {
     if let Some((_, help)) = absent.find(|(names, _)| names.contains(&name)) {
         return (*help).to_owned();
     }
-    let known = known_in(section);
+    let names = known_in(section);
     let elsewhere = |name: &str| table::options().find(|row| row.name == name);
-    if let Some(word) = nearest(name, known.iter().copied()) {
+    if let Some(word) = nearest(name, names.iter().copied()) {
         format!("did you mean `{word}`?")
     } else if let Some(row) = elsewhere(name) {
         match row.section {
@@ -214,7 +214,7 @@ fn help_for_unknown(section: OptionSection, name: &str) -> String {
     {
         format!("did you mean `{}`?", row.path())
     } else {
-        format!("known names: {}", known.join(", "))
+        format!("known names: {}", names.join(", "))
     }
 }
 
@@ -264,14 +264,14 @@ fn tables<'v, 'i>(
         wrong_form(reader, section, value);
         return Vec::new();
     };
-    let mut all = Vec::new();
+    let mut tables = Vec::new();
     for member in members {
         match member.get_ref() {
-            DeValue::Table(table) => all.push((member.span(), table)),
+            DeValue::Table(table) => tables.push((member.span(), table)),
             _ => wrong_form(reader, section, member),
         }
     }
-    all
+    tables
 }
 
 fn wrong_form(reader: &mut ValueReader<'_>, section: OptionSection, value: &Spanned<DeValue<'_>>) {
