@@ -87,11 +87,11 @@ fn limited(wait: Duration, note: String) -> Fault {
 
 async fn verify(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(), Fault> {
     let refuse = |note: &'static str| Err(Fault::new(RefusedWhy::Password, note));
-    let mut all = exchange.site.access.passwords.iter();
-    let known = all.find(|(one, _)| *one == by);
+    let mut of_rules = exchange.site.access.passwords.iter();
+    let of_rule = of_rules.find(|(one, _)| *one == by);
     let fields = || exchange.head.fields();
     let mut lines = fields().filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
-    let (Some((_, passwords)), Some((_, line))) = (known, lines.next()) else {
+    let (Some((_, passwords)), Some((_, line))) = (of_rule, lines.next()) else {
         return refuse("no password was sent");
     };
     // PHP might use the other one of two.

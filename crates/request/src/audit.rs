@@ -223,10 +223,10 @@ fn judge(
 
 /// The properties by which purges match a response, those of its fragments included.
 fn scopes(info: &RequestInfo, head: &FillHead) -> Scopes {
-    let mut found = tags::collect(&head.fields);
+    let mut tags_of_page = tags::collect(&head.fields);
     match fragments::parse(&head.fields) {
-        Ok(parts) => parts.iter().for_each(|part| found.add(&part.tags)),
-        Err(_) => found = Tags::everything(),
+        Ok(parts) => parts.iter().for_each(|part| tags_of_page.add(&part.tags)),
+        Err(_) => tags_of_page = Tags::everything(),
     }
     let mut path_query = Vec::new();
     info.path_query(&mut path_query);
@@ -234,7 +234,7 @@ fn scopes(info: &RequestInfo, head: &FillHead) -> Scopes {
         host: info.host_id(),
         url: info.url_id(),
         path_query: path_query.into(),
-        tags: found.ids.into(),
+        tags: tags_of_page.ids.into(),
     }
 }
 

@@ -112,7 +112,7 @@ fn language(exchange: &Exchange<'_>) -> &'static str {
     let accepted = fields.find(|(name, _)| name.eq_ignore_ascii_case("accept-language"));
     let accepted = accepted.map_or(&b""[..], |(_, value)| value);
     let mut tags = accepted.split(|&byte| byte == b',').take(MAX_LANGUAGES);
-    let known = |tag: &[u8]| {
+    let line_of = |tag: &[u8]| {
         let tag = tag.trim_ascii();
         let end = tag.iter().position(|byte| !byte.is_ascii_alphabetic());
         let primary = tag.get(..end.unwrap_or(tag.len()))?;
@@ -123,7 +123,7 @@ fn language(exchange: &Exchange<'_>) -> &'static str {
         LANGUAGES.lines().find(is_it)
     };
     let english = || LANGUAGES.lines().next().unwrap_or_default();
-    tags.find_map(known).unwrap_or_else(english)
+    tags.find_map(line_of).unwrap_or_else(english)
 }
 
 /// Below it are only these style sheets, on sites with `crawl_shield`.

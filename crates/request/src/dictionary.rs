@@ -46,6 +46,7 @@ pub(super) fn offer(site: &Site, info: &RequestInfo, entry: &Arc<Entry>, now: Ti
 
 /// A dictionary that may be used now.
 pub(super) fn usable(site: &Site, hash: &[u8], now: Tick) -> Option<Arc<Dictionary>> {
-    let found = site.core.dictionaries.find(hash)?;
-    (found.is_fresh(now) && site.purges.validity(&found.entry) == Validity::Valid).then_some(found)
+    let dictionary = site.core.dictionaries.find(hash)?;
+    (dictionary.is_fresh(now) && site.purges.validity(&dictionary.entry) == Validity::Valid)
+        .then_some(dictionary)
 }

@@ -38,15 +38,17 @@ impl ErrorPage {
     }
 
     fn new(text: String) -> Self {
-        let found = |word: &'static str, place| {
-            let found = text.match_indices(word);
-            found.filter_map(move |(at, _)| {
+        let places_of = |word: &'static str, place| {
+            let positions = text.match_indices(word);
+            positions.filter_map(move |(at, _)| {
                 let range = u32::try_from(at).ok()?..u32::try_from(at + word.len()).ok()?;
                 Some((range, place))
             })
         };
-        let statuses = found("{status}", Place::Status);
-        let mut places: Vec<_> = statuses.chain(found("{request}", Place::Request)).collect();
+        let statuses = places_of("{status}", Place::Status);
+        let mut places: Vec<_> = statuses
+            .chain(places_of("{request}", Place::Request))
+            .collect();
         places.sort_by_key(|(range, _)| range.start);
         Self {
             places,

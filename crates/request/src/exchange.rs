@@ -416,18 +416,18 @@ fn upgrade(site: &Site, head: &Head<'_, '_>, framing: &Framing<'_>) -> Option<He
     if !framing.upgrade || head.method != "GET" || !framing.body.is_empty() {
         return None;
     }
-    let mut named = head.fields();
-    let mut named = named
+    let mut upgrades = head.fields();
+    let mut upgrades = upgrades
         .by_ref()
         .filter(|(name, _)| name.eq_ignore_ascii_case("upgrade"));
-    let (Some((_, protocol)), None) = (named.next(), named.next()) else {
+    let (Some((_, protocol)), None) = (upgrades.next(), upgrades.next()) else {
         return None;
     };
     let protocol = protocol.trim_ascii().to_ascii_lowercase();
-    let known = site
+    let permitted = site
         .config
         .upgrade
         .iter()
         .find(|one| one.as_bytes() == protocol)?;
-    HeaderValue::from_str(known).ok()
+    HeaderValue::from_str(permitted).ok()
 }

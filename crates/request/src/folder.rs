@@ -206,11 +206,11 @@ impl SiteFiles {
             tick: small.clock.tick(),
             wall: small.clock.wall(),
         };
-        let found = self.below(wanted);
+        let resolved = self.below(wanted);
         let mut key = Vec::new();
         write_key(self.mark, &wanted.path, wanted.runs_program, &mut key);
         let held = small.memory.peek(&key);
-        let asset = match found {
+        let asset = match resolved {
             files::Resolved::File(asset) => asset,
             failed @ files::Resolved::Failed(_) => return FileLookup::Other(failed),
             other => {

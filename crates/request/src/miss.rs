@@ -290,12 +290,12 @@ impl Miss<'_, '_> {
         outcome: Outcome,
         upstream_time: Duration,
     ) -> Result<Response, Fault> {
-        let named = NamedFile {
+        let sent_file = NamedFile {
             fields: &head.fields,
             file,
         };
         // Boxed: this is rare, and its state would be part of every request.
-        let sent = Box::pin(named.respond(self.services, self.exchange, outcome));
+        let sent = Box::pin(sent_file.respond(self.services, self.exchange, outcome));
         let mut response = sent.await?;
         response.upstream_time = Some(upstream_time);
         Ok(response)

@@ -22,13 +22,13 @@ use galley_upstream::body::RequestBody;
 
 /// Runs the scheduler of a site, and returns when the run has ended. Dropping the future aborts the run.
 pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronError> {
-    let wanted = OwnCall {
+    let call = OwnCall {
         target: CRON,
         path: Some(CRON_PATH),
         host: &cron.host,
         id: "cron",
     };
-    wanted.send(site, &cron.pool, true).await
+    call.send(site, &cron.pool, true).await
 }
 
 /// Requests the front page of a site, and returns when the response is complete. `None`: the site has no upstream.
@@ -41,13 +41,13 @@ pub async fn probe(site: &Site) -> Option<Result<(), CronError>> {
         return None;
     };
     let host = site.config.hosts.iter().find_map(HostPattern::exact);
-    let wanted = OwnCall {
+    let call = OwnCall {
         target: b"/",
         path: None,
         host: host.unwrap_or("localhost"),
         id: "ready",
     };
-    Some(wanted.send(site, pool, false).await)
+    Some(call.send(site, pool, false).await)
 }
 
 struct OwnCall<'c> {

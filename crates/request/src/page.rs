@@ -155,9 +155,9 @@ pub(super) fn coded(info: &RequestInfo, entry: &Entry) -> Option<usize> {
     }
     let is_part = info.range().is_some();
     let is_there = |coding: Coding| {
-        let mut all = entry.coded().iter();
+        let mut coded_forms = entry.coded().iter();
         coding == Coding::Identity
-            || all.any(|coded| coded.coding == coding && (coded.is_given || !is_part))
+            || coded_forms.any(|coded| coded.coding == coding && (coded.is_given || !is_part))
     };
     let best = info.codings().best_of(is_there)?;
     entry.coded().iter().position(|coded| coded.coding == best)
@@ -177,12 +177,12 @@ pub(super) fn form(info: &RequestInfo, file: &Entry) -> Option<usize> {
 /// The part of a stored partial response that `wanted`, a `Range`, requests: its range in the stored bytes, and its
 /// `Content-Range`. `None` if the part is not completely stored.
 pub(super) fn span_of(entry: &Entry, wanted: &[u8]) -> Option<(std::ops::Range<usize>, String)> {
-    let held = range::held(entry.fields.get(header::CONTENT_RANGE)?.as_bytes())?;
-    let complete = held.complete?;
+    let part = range::held(entry.fields.get(header::CONTENT_RANGE)?.as_bytes())?;
+    let complete = part.complete?;
     let Ranges::One(span) = range::parse(wanted, complete) else {
         return None;
     };
-    let offset = |at: u64| usize::try_from(at.checked_sub(held.span.start)?).ok();
+    let offset = |at: u64| usize::try_from(at.checked_sub(part.span.start)?).ok();
     let range = offset(span.start)?..offset(span.end)?;
     entry.body()?.get(range.clone())?;
     let last = span.end.checked_sub(1)?;
@@ -407,10 +407,10 @@ impl WholeBody {
 
     /// Parts of the body; `None` if a part is outside of it.
     fn body(&self, parts: Vec<BodyPiece>) -> Option<ResponseBody> {
-        let all = self.length();
+        let length = self.length();
         let is_inside = |part: &BodyPiece| match part {
             BodyPiece::Bytes(_) => true,
-            BodyPiece::Span { start, end } => start < end && *end <= all,
+            BodyPiece::Span { start, end } => start < end && *end <= length,
         };
         if !parts.iter().all(is_inside) {
             return None;

@@ -46,11 +46,11 @@ pub(super) async fn assembled(
 ) -> Option<Response> {
     let page = Arc::clone(found.response()?);
     let page = Box::pin(page::unpack(services, exchange, page)).await?;
-    let own = found.own.fragments.iter();
-    let own: Option<Vec<_>> = own
-        .map(|(hole, own)| Some((hole, Some(page::shared_body(own)?))))
+    let fragments = found.own.fragments.iter();
+    let fragments: Option<Vec<_>> = fragments
+        .map(|(hole, fragment)| Some((hole, Some(page::shared_body(fragment)?))))
         .collect();
-    let spliced = splice(page.body()?, own?.into_iter())?;
+    let spliced = splice(page.body()?, fragments?.into_iter())?;
     if let Some(store) = &exchange.site.core.private {
         store.note_assembled();
     }
@@ -125,8 +125,8 @@ impl Miss<'_, '_> {
             // The fetch did not forward everything that the member sent, so this page must not be sent to the member.
             return self.pass(Outcome::Pass(PassWhy::Differs)).await;
         };
-        let own = own_fragments(self.exchange, &page, &parts, now);
-        store.keep(&visitor, page.ticket, Some(class), public, own, now);
+        let fragments = own_fragments(self.exchange, &page, &parts, now);
+        store.keep(&visitor, page.ticket, Some(class), public, fragments, now);
         let mut response = Response::new(
             page.head.status.as_u16(),
             private::own_fields(&passed_fields(fields, &core.policy)),

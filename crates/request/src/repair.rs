@@ -155,8 +155,8 @@ fn page_head(exchange: &Exchange<'_>, referer: &[u8]) -> Option<Vec<u8>> {
 
 fn field<'e>(exchange: &'e Exchange<'_>, name: &str) -> Option<&'e [u8]> {
     let mut fields = exchange.head.fields();
-    let found = fields.find(|(n, _)| n.eq_ignore_ascii_case(name));
-    found.map(|(_, value)| value)
+    let field = fields.find(|(n, _)| n.eq_ignore_ascii_case(name));
+    field.map(|(_, value)| value)
 }
 
 /// Whether a stored page contains this path. A body that is only on the disk is far larger than any page.

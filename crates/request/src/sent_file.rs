@@ -88,17 +88,23 @@ impl NamedFile<'_> {
         let is_read = matches!(exchange.info.method(), Method::Get | Method::Head);
         let get = (!is_read).then(|| exchange.info_of_get()).flatten();
         let info = get.as_ref().unwrap_or(&exchange.info);
-        let mut found = files::respond(&whole, asset.plain.length, info);
-        let has_body = matches!(found.status, StatusCode::OK | StatusCode::PARTIAL_CONTENT);
+        let mut response = files::respond(&whole, asset.plain.length, info);
+        let has_body = matches!(
+            response.status,
+            StatusCode::OK | StatusCode::PARTIAL_CONTENT
+        );
         // The address says nothing about the lifetime of this file.
         for name in LISTS {
-            found.fields.remove(name);
+            response.fields.remove(name);
         }
         for (name, value) in &send_file::kept_fields(self.fields, has_body) {
-            keep(&mut found.fields, name, value);
+            keep(&mut response.fields, name, value);
         }
-        let (status, fields) = (found.status.as_u16(), std::mem::take(&mut found.fields));
-        let body = self.body(exchange.info.method(), asset.plain.file, found)?;
+        let (status, fields) = (
+            response.status.as_u16(),
+            std::mem::take(&mut response.fields),
+        );
+        let body = self.body(exchange.info.method(), asset.plain.file, response)?;
         Ok(Response::new(status, fields, body, outcome))
     }
 

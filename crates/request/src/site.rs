@@ -135,16 +135,16 @@ impl Site {
 
     /// The load of the site's upstreams, each once, the upstream of its pages first.
     pub fn upstream_stats(&self) -> Vec<Arc<UpstreamStats>> {
-        let mut found: Vec<Arc<UpstreamStats>> = Vec::new();
+        let mut stats_of_pools: Vec<Arc<UpstreamStats>> = Vec::new();
         for upstream in std::iter::once(&self.upstream).chain(&self.further) {
             // A rule may name the site's own upstream.
             if let Some(stats) = upstream.upstream_stats()
-                && !found.iter().any(|known| Arc::ptr_eq(known, stats))
+                && !stats_of_pools.iter().any(|known| Arc::ptr_eq(known, stats))
             {
-                found.push(Arc::clone(stats));
+                stats_of_pools.push(Arc::clone(stats));
             }
         }
-        found
+        stats_of_pools
     }
 
     /// Whether a rule sends a request to a separate FastCGI program, so that any file may be the script.

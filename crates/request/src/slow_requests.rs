@@ -37,9 +37,9 @@ impl SlowRequests {
             return;
         }
         let target = shown(target);
-        let mut all = self.0.lock();
-        all.retain(|one| now.since(one.last) < KEPT);
-        if let Some(known) = all
+        let mut requests = self.0.lock();
+        requests.retain(|one| now.since(one.last) < KEPT);
+        if let Some(known) = requests
             .iter_mut()
             .find(|one| one.target == target && one.method == method)
         {
@@ -48,14 +48,15 @@ impl SlowRequests {
             known.count = known.count.saturating_add(1);
             return;
         }
-        if all.len() >= MAX_REQUESTS {
-            let fastest = (0..all.len()).min_by_key(|at| all.get(*at).map(|one| one.took));
-            match fastest.and_then(|at| all.get(at).map(|one| (at, one.took))) {
-                Some((at, least)) if least < took => drop(all.swap_remove(at)),
+        if requests.len() >= MAX_REQUESTS {
+            let fastest =
+                (0..requests.len()).min_by_key(|at| requests.get(*at).map(|one| one.took));
+            match fastest.and_then(|at| requests.get(at).map(|one| (at, one.took))) {
+                Some((at, least)) if least < took => drop(requests.swap_remove(at)),
                 _ => return,
             }
         }
-        all.push(SlowRequest {
+        requests.push(SlowRequest {
             method: method.to_owned(),
             target,
             took,
@@ -66,10 +67,10 @@ impl SlowRequests {
 
     /// The targets of the last hour, slowest first.
     pub fn list(&self, now: Tick) -> Vec<SlowRequest> {
-        let mut all = self.0.lock().clone();
-        all.retain(|one| now.since(one.last) < KEPT);
-        all.sort_by_key(|one| Reverse(one.took));
-        all
+        let mut requests = self.0.lock().clone();
+        requests.retain(|one| now.since(one.last) < KEPT);
+        requests.sort_by_key(|one| Reverse(one.took));
+        requests
     }
 }
 
