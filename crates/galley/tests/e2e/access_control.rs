@@ -14,8 +14,7 @@ use crate::support::{
 
 /// Sends a request from 127.0.0.`number`.
 pub fn send_from(site: &TestSite, number: u8, request: Request) -> Response {
-    let address = Ipv4Addr::new(127, 0, 0, number);
-    let mut connection = Connection::from_address(address, site.addr(), TIMEOUT).unwrap();
+    let mut connection = site.connect_from(Ipv4Addr::new(127, 0, 0, number));
     connection.exchange(&with_host(request)).unwrap()
 }
 
@@ -366,8 +365,7 @@ fn purge_requests_from_loopback_need_no_password() {
 
 /// Sends a request head and returns the first bytes of the response.
 fn send_head(site: &TestSite, number: u8, head: &str) -> String {
-    let address = Ipv4Addr::new(127, 0, 0, number);
-    let mut connection = Connection::from_address(address, site.addr(), TIMEOUT).unwrap();
+    let mut connection = site.connect_from(Ipv4Addr::new(127, 0, 0, number));
     connection.write(head.as_bytes()).unwrap();
     let mut stream = connection.stream();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -404,9 +402,7 @@ fn connections_are_limited_per_client_address() {
         )
         .file("a.txt", "a")
         .start();
-    let connect = |number| {
-        Connection::from_address(Ipv4Addr::new(127, 0, 0, number), site.addr(), TIMEOUT).unwrap()
-    };
+    let connect = |number| site.connect_from(Ipv4Addr::new(127, 0, 0, number));
     let works = |connection: &mut Connection| {
         let response = connection.exchange(&with_host(Request::get("/a.txt")));
         response.is_ok_and(|response| response.status == 200)

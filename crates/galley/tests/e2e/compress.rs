@@ -48,7 +48,8 @@ fn start_site(origin: &Origin, options: &str) -> TestSite {
         .start()
 }
 
-fn send(site: &TestSite, target: &str, accept: &str) -> Response {
+/// Requests an address with this `Accept-Encoding`.
+pub fn send(site: &TestSite, target: &str, accept: &str) -> Response {
     site.send(Request::get(target).field("Accept-Encoding", accept))
 }
 

@@ -4,12 +4,12 @@ use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
-use galley_testkit::client::{Request, Response};
+use galley_testkit::client::Request;
 use galley_testkit::origin::Origin;
 use galley_testkit::{Apache, ApacheOptions};
 
-use crate::compress::{page, plain};
-use crate::support::{AssertStatus, SiteBuilder, TestSite, with_host};
+use crate::compress::{page, plain, send};
+use crate::support::{AssertStatus, SiteBuilder, with_host};
 
 fn gzip(body: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(5));
@@ -78,10 +78,6 @@ fn compressing_origin() -> Origin {
         }
     })
     .unwrap()
-}
-
-fn send(site: &TestSite, target: &str, accept: &str) -> Response {
-    site.send(Request::get(target).field("Accept-Encoding", accept))
 }
 
 #[test]

@@ -36,12 +36,10 @@ fn site(lines: &str, server: &str) -> TestSite {
         .start()
 }
 
-fn connect(site: &TestSite, from: Ipv4Addr) -> Connection {
-    Connection::from_address(from, site.addr(), TIMEOUT).unwrap()
-}
-
 fn ask(site: &TestSite, from: Ipv4Addr, request: Request) -> Response {
-    connect(site, from).exchange(&with_host(request)).unwrap()
+    site.connect_from(from)
+        .exchange(&with_host(request))
+        .unwrap()
 }
 
 fn get(site: &TestSite, from: Ipv4Addr, target: &str) -> Response {
@@ -51,7 +49,7 @@ fn get(site: &TestSite, from: Ipv4Addr, target: &str) -> Response {
 /// Occupies the slot that clients without proof may have; the result is the connection that waits for the page.
 fn crawl(site: &TestSite) -> Connection {
     site.hold("/held");
-    let mut first = connect(site, crawler(1));
+    let mut first = site.connect_from(crawler(1));
     first
         .send(&with_host(Request::get("/held?filter_color=red")))
         .unwrap();
@@ -208,7 +206,7 @@ fn password_guesses_do_not_delay_an_editor() {
     get(&site, EDITOR, "/style.css").assert_status(200);
     site.hold("/wp-login.php");
     let guess = |number| {
-        let mut connection = connect(&site, crawler(number));
+        let mut connection = site.connect_from(crawler(number));
         let form = Request::form("/wp-login.php", &[("log", "admin"), ("pwd", "x")]);
         connection.send(&with_host(form)).unwrap();
         connection
@@ -372,7 +370,7 @@ fn a_challenge_replaces_the_503_of_a_page_without_a_query() {
     let pages = ["/held-1", "/held-2", "/held-3"];
     let start = |(number, page): (u8, &&str)| {
         site.hold(page);
-        let mut connection = connect(&site, Ipv4Addr::new(127, 0, number, 9));
+        let mut connection = site.connect_from(Ipv4Addr::new(127, 0, number, 9));
         let request = Request::get(page).field("Accept-Language", "en");
         connection.send(&with_host(request)).unwrap();
         connection
@@ -404,7 +402,7 @@ fn a_challenge_replaces_the_503_of_a_page_without_a_query() {
         visitors["rejected"].as_u64().unwrap()
     };
     let before = rejected();
-    let mut proven = connect(&site, STRANGER);
+    let mut proven = site.connect_from(STRANGER);
     proven.send(&with_host(Request::get("/new"))).unwrap();
     galley_testkit::wait_for("the end of another request", TIMEOUT, || {
         rejected() == before + 1

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use galley_testkit::client::{Connection, Request, Response};
+use galley_testkit::client::{Request, Response};
 use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::wait_for;
 
@@ -80,7 +80,7 @@ fn a_background_refresh_has_nothing_of_the_request_that_caused_it() {
         );
     let stranger = Ipv4Addr::new(127, 0, 0, 9);
     wait_for("a refresh", TIMEOUT, || {
-        let mut connection = Connection::from_address(stranger, site.addr(), TIMEOUT).unwrap();
+        let mut connection = site.connect_from(stranger);
         connection.exchange(&with_host(cause.clone())).unwrap();
         origin.requests().len() > 1
     });

@@ -7,8 +7,8 @@ use galley_testkit::client::Request;
 use galley_testkit::{Galley, wait_for};
 
 use crate::support::{
-    AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, binary, json_number, output_text,
-    page_value, run_concurrently, with_host,
+    AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, binary, is_running, json_number,
+    output_text, page_value, run_concurrently, with_host,
 };
 
 /// Starts a site with two processes of `php-cgi`, with this environment variable.
@@ -41,10 +41,6 @@ fn process_group(pid: u32) -> Vec<u32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|pid| group(*pid).as_ref() == Some(&expected))
         .collect()
-}
-
-fn is_running(pid: u32) -> bool {
-    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
 /// A process exits after five requests.

@@ -2,22 +2,18 @@
 
 use std::io::Write;
 
-use galley_testkit::client::{Request, Response};
+use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::compress::plain;
+use crate::compress::{plain, send};
 use crate::http2::client::Client;
-use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, random_bytes, with_host};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, random_bytes, with_host};
 
 /// A script of `length` bytes.
 fn text(length: usize) -> Vec<u8> {
     let lines =
         (0_u64..).flat_map(|n| format!("const row{n} = {};\n", n * 7919 % 100_003).into_bytes());
     lines.take(length).collect()
-}
-
-fn send(site: &TestSite, target: &str, accept: &str) -> Response {
-    site.send(Request::get(target).field("Accept-Encoding", accept))
 }
 
 #[test]

@@ -12,7 +12,8 @@ use crate::support::{
     page_value, with_host,
 };
 
-fn managed() -> TestSite {
+/// A site with a managed PHP-FPM of two workers.
+pub fn managed() -> TestSite {
     SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 2")
         .file("index.php", TEST_PAGE)
         .start()

@@ -36,12 +36,8 @@ fn site_with_one_worker(lines: &str) -> TestSite {
     site
 }
 
-fn connect(site: &TestSite, from: Ipv4Addr) -> Connection {
-    Connection::from_address(from, site.addr(), TIMEOUT).unwrap()
-}
-
 fn start_request(site: &TestSite, from: Ipv4Addr, request: Request) -> Connection {
-    let mut connection = connect(site, from);
+    let mut connection = site.connect_from(from);
     connection.send(&with_host(request)).unwrap();
     connection
 }
@@ -94,7 +90,7 @@ fn a_prefetch_request_does_not_take_the_last_slot() {
     // A prefetch request joins the fetch of a page for which a visitor waits.
     let waiting = start_request(&site, READER, Request::get("/wanted"));
     wait_for_queue(&site, 1);
-    let mut joined = connect(&site, READER);
+    let mut joined = site.connect_from(READER);
     joined.send(&prefetch("/wanted")).unwrap();
     // A rejection would arrive within this time.
     std::thread::sleep(REJECTION_TIME);
@@ -274,7 +270,7 @@ fn load_until(site: &TestSite, is_done: impl Fn() -> bool) -> bool {
             let client = Ipv4Addr::new(127, 0, 1, number);
             let (responses, is_over) = (&responses, &is_over);
             scope.spawn(move || {
-                let mut connection = connect(site, client);
+                let mut connection = site.connect_from(client);
                 while !is_over.load(Ordering::Relaxed)
                     && responses.fetch_add(1, Ordering::Relaxed) < 1000
                 {

@@ -28,9 +28,11 @@ fn builder() -> SiteBuilder {
         .site(HOSTS)
 }
 
+/// A client that is no trusted proxy.
+const UNTRUSTED: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
+
 fn send_untrusted(site: &TestSite, request: Request) -> galley_testkit::client::Response {
-    let untrusted_client = Ipv4Addr::new(127, 0, 0, 9);
-    let mut connection = Connection::from_address(untrusted_client, site.addr(), TIMEOUT).unwrap();
+    let mut connection = site.connect_from(UNTRUSTED);
     connection.exchange(&with_host(request)).unwrap()
 }
 
@@ -245,8 +247,7 @@ fn a_connection_without_a_trusted_proxy_header_is_closed() {
         REQUEST,
     ]
     .concat();
-    let untrusted_client = Ipv4Addr::new(127, 0, 0, 9);
-    let mut connection = Connection::from_address(untrusted_client, site.addr(), TIMEOUT).unwrap();
+    let mut connection = site.connect_from(UNTRUSTED);
     // Galley may close the connection before it has read all bytes.
     let _ = connection.write(&bytes);
     assert_eq!(connection.read_to_end().unwrap_or_default(), b"");

@@ -6,15 +6,8 @@ use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
 use super::{config, reload, try_reload};
-use crate::support::{
-    AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, children, is_running, output_text,
-};
-
-fn managed() -> TestSite {
-    SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 2")
-        .file("index.php", TEST_PAGE)
-        .start()
-}
+use crate::managed_php::managed;
+use crate::support::{AssertStatus, TIMEOUT, TestSite, children, is_running, output_text};
 
 /// The PHP-FPM master processes.
 fn masters(site: &TestSite) -> BTreeSet<u32> {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -70,6 +70,11 @@ impl TestSite {
 
     pub fn connect(&self) -> Connection {
         Connection::within(self.addr(), TIMEOUT).unwrap()
+    }
+
+    /// Connects from another address of this machine.
+    pub fn connect_from(&self, client: Ipv4Addr) -> Connection {
+        Connection::from_address(client, self.addr(), TIMEOUT).unwrap()
     }
 
     /// Sends a request on a new connection, with the host of the site unless the request has one.
