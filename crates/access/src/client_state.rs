@@ -123,13 +123,13 @@ impl ClientState {
 
     /// The visitors of a site: those of the configuration before if the site was in it. Called when a site is built.
     pub fn visits(&self, mark: u32) -> Arc<Visits> {
-        let mut all = self.visits.lock();
-        all.retain(|_, visits| visits.strong_count() > 0);
-        if let Some(known) = all.get(&mark).and_then(Weak::upgrade) {
+        let mut sites = self.visits.lock();
+        sites.retain(|_, visits| visits.strong_count() > 0);
+        if let Some(known) = sites.get(&mark).and_then(Weak::upgrade) {
             return known;
         }
         let new = Arc::new(Visits::new());
-        all.insert(mark, Arc::downgrade(&new));
+        sites.insert(mark, Arc::downgrade(&new));
         new
     }
 

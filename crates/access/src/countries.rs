@@ -55,10 +55,10 @@ impl Countries {
     /// Finds the country of an address; `None`: it has none, such as private addresses.
     pub fn find(&self, address: IpAddr) -> Option<CountryCode> {
         let database = self.database.load();
-        let found = database.lookup(address.to_canonical()).ok()?;
+        let record = database.lookup(address.to_canonical()).ok()?;
         let code = ["country", "registered_country"].iter().find_map(|key| {
             let path = [PathElement::Key(key), PathElement::Key("iso_code")];
-            found.decode_path::<&str>(&path).ok().flatten()
+            record.decode_path::<&str>(&path).ok().flatten()
         });
         CountryCode::parse(code?)
     }
@@ -88,11 +88,11 @@ impl Countries {
 
 fn read(path: &Path) -> Result<Reader<Vec<u8>>, CountryFileError> {
     let file = std::fs::File::open(path)?;
-    let found = file.metadata()?;
-    if !found.is_file() {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Err(io::Error::other("it is not a regular file").into());
     }
-    if found.len() > MAX_BYTES {
+    if metadata.len() > MAX_BYTES {
         return Err(CountryFileError::TooLarge);
     }
     let mut bytes = Vec::new();

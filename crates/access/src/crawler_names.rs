@@ -99,8 +99,8 @@ impl CrawlerNames {
         let results = Arc::new(NameResults::default());
         // A place for each lookup in progress, so that it is never full.
         let (questions, asked) = mpsc::sync_channel(MAX_LOOKUPS);
-        let known = Arc::clone(&results);
-        let begin = move || asked.iter().for_each(|one| begin(one, &known));
+        let sink = Arc::clone(&results);
+        let begin = move || asked.iter().for_each(|one| begin(one, &sink));
         let thread = thread::Builder::new().name("crawler-names".to_owned());
         if let Err(error) = thread.spawn(begin) {
             tracing::warn!(%error, "cannot start the thread that looks up names of crawlers; only lists prove crawlers");

@@ -39,11 +39,11 @@ impl Passwords {
 
     /// Changes when the file does; `None`: the file cannot be read.
     pub fn stamp(&self) -> Option<PasswordsStamp> {
-        let found = std::fs::metadata(&self.path).ok()?;
+        let metadata = std::fs::metadata(&self.path).ok()?;
         Some(PasswordsStamp {
-            file: found.ino(),
-            bytes: found.len(),
-            changed: (found.ctime(), found.ctime_nsec()),
+            file: metadata.ino(),
+            bytes: metadata.len(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
         })
     }
 
@@ -56,11 +56,11 @@ impl Passwords {
                 return false;
             }
         };
-        let known = passwords::find(&file, name);
-        let Some(hash) = known.or_else(|| passwords::some(&file)) else {
+        let of_name = passwords::find(&file, name);
+        let Some(hash) = of_name.or_else(|| passwords::some(&file)) else {
             return false;
         };
-        hashes::is_of(password, hash) && known.is_some()
+        hashes::is_of(password, hash) && of_name.is_some()
     }
 }
 
@@ -182,22 +182,22 @@ impl VerifiedPasswords {
     }
 
     fn is_known(&self, digest: &[u8; 32], now: Tick) -> bool {
-        let known = self.known.lock();
-        known
+        let verified = self.known.lock();
+        verified
             .get(digest)
             .is_some_and(|since| now.since(*since) < REMEMBERED)
     }
 
     fn remember(&self, digest: [u8; 32], now: Tick) {
-        let mut known = self.known.lock();
-        if known.len() >= MAX_KNOWN {
-            known.retain(|_, since| now.since(*since) < REMEMBERED);
+        let mut verified = self.known.lock();
+        if verified.len() >= MAX_KNOWN {
+            verified.retain(|_, since| now.since(*since) < REMEMBERED);
         }
         // All are recent: everyone's password is compared once more.
-        if known.len() >= MAX_KNOWN {
-            known.clear();
+        if verified.len() >= MAX_KNOWN {
+            verified.clear();
         }
-        known.insert(digest, now);
+        verified.insert(digest, now);
     }
 }
 

@@ -107,8 +107,8 @@ impl Visits {
             Some((all + 1) << 32 | (proven + u64::from(proof == Proof::Visit)))
         };
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let seen = self.pages.fetch_update(set, fetch, next).unwrap_or(0);
-        if seen >> 32 >= JUDGED_PAGES && (seen & 0xffff_ffff) * 4 < seen >> 32 {
+        let counts = self.pages.fetch_update(set, fetch, next).unwrap_or(0);
+        if counts >> 32 >= JUDGED_PAGES && (counts & 0xffff_ffff) * 4 < counts >> 32 {
             self.needs_link.store(true, Ordering::Relaxed);
         }
     }
@@ -144,8 +144,8 @@ impl Visits {
         let places = self.places(client);
         let is_known = places.iter().all(|place| {
             let word = self.words.get(place.word);
-            let seen = word.map_or(0, |word| word.load(Ordering::Relaxed));
-            seen >> AGE_BITS == period & AGES && seen & place.bits == place.bits
+            let periods = word.map_or(0, |word| word.load(Ordering::Relaxed));
+            periods >> AGE_BITS == period & AGES && periods & place.bits == place.bits
         });
         let visitor = NewVisitor {
             client,
@@ -205,8 +205,8 @@ impl Visits {
 
     fn is_set(&self, place: FilterBits, period: u64) -> bool {
         let word = self.words.get(place.word);
-        let seen = aged(word.map_or(0, |word| word.load(Ordering::Relaxed)), period);
-        (seen | seen >> PERIOD_BITS) & place.bits == place.bits
+        let periods = aged(word.map_or(0, |word| word.load(Ordering::Relaxed)), period);
+        (periods | periods >> PERIOD_BITS) & place.bits == place.bits
     }
 
     /// Takes one of the network's share; false if there is none left.

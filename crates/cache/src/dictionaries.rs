@@ -23,9 +23,9 @@ impl Entry {
 
     /// The page's share in `room`; a new one if it has none.
     pub fn share_in(&self, room: &Arc<DifferenceRoom>) -> Arc<DifferenceShare> {
-        let held = self.difference_share.as_ref();
-        let held = held.filter(|share| Arc::ptr_eq(&share.room, room));
-        held.map_or_else(|| DifferenceShare::new(room), Arc::clone)
+        let share = self.difference_share.as_ref();
+        let share = share.filter(|share| Arc::ptr_eq(&share.room, room));
+        share.map_or_else(|| DifferenceShare::new(room), Arc::clone)
     }
 
     /// The same page with this share.

@@ -49,9 +49,9 @@ impl FieldLines {
 
     /// The fields for whose names `is_wanted` returns true. Their values are slices of the lines.
     pub(crate) fn fields(&self, is_wanted: impl Fn(&HeaderName) -> bool) -> HeaderMap {
-        let wanted = || self.iter().filter(|(name, _)| is_wanted(name));
-        let mut fields = HeaderMap::with_capacity(wanted().count());
-        for (name, range) in wanted() {
+        let kept = || self.iter().filter(|(name, _)| is_wanted(name));
+        let mut fields = HeaderMap::with_capacity(kept().count());
+        for (name, range) in kept() {
             // It was a valid value before.
             if let Ok(value) = HeaderValue::from_maybe_shared(self.buffer.slice(range)) {
                 fields.append(name, value);

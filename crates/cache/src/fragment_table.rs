@@ -102,15 +102,17 @@ impl FragmentTable {
     ) -> Option<Arc<FragmentVersion>> {
         let id = fragment_id(variant, &part.definition);
         let mut table = self.known.lock();
-        let known = table.entry(id, variant)?;
-        let mut versions = known.versions.iter().filter_map(Weak::upgrade);
+        let of_fragment = table.entry(id, variant)?;
+        let mut versions = of_fragment.versions.iter().filter_map(Weak::upgrade);
         let same =
             versions.find(|version| version.digest == digest && *version.tags == *part.tags.ids);
         if same.is_some() {
             return same;
         }
-        known.versions.retain(|version| version.strong_count() > 0);
-        if known.versions.len() >= MAX_VERSIONS {
+        of_fragment
+            .versions
+            .retain(|version| version.strong_count() > 0);
+        if of_fragment.versions.len() >= MAX_VERSIONS {
             return None;
         }
         let version = Arc::new(FragmentVersion {
@@ -121,14 +123,14 @@ impl FragmentTable {
             tags: part.tags.ids.clone().into(),
             digest,
             rendered_tags: OnceLock::new(),
-            is_switched_off: AtomicBool::new(known.is_switched_off),
-            has_failed: AtomicBool::new(known.failures.is_some()),
+            is_switched_off: AtomicBool::new(of_fragment.is_switched_off),
+            has_failed: AtomicBool::new(of_fragment.failures.is_some()),
             held: OnceLock::new(),
         });
-        if let Some(rendered) = &known.rendered {
+        if let Some(rendered) = &of_fragment.rendered {
             compare(&version, rendered);
         }
-        known.versions.push(Arc::downgrade(&version));
+        of_fragment.versions.push(Arc::downgrade(&version));
         Some(version)
     }
 
@@ -281,8 +283,8 @@ impl FragmentTable {
     pub fn has_switched_off(&self, fragments: &[PageFragment]) -> bool {
         let table = self.known.lock();
         fragments.iter().any(|fragment| {
-            let known = table.by_id.get(&fragment.version.id);
-            known.is_some_and(|known| known.is_switched_off)
+            let of_fragment = table.by_id.get(&fragment.version.id);
+            of_fragment.is_some_and(|of_fragment| of_fragment.is_switched_off)
         })
     }
 
@@ -306,8 +308,8 @@ impl FragmentTable {
     /// Whether the caller must render a fragment: true for one caller until [`FragmentTable::release`].
     pub fn claim(&self, id: u64) -> bool {
         let mut table = self.known.lock();
-        let known = table.by_id.get_mut(&id);
-        known.is_some_and(|known| !std::mem::replace(&mut known.is_claimed, true))
+        let of_fragment = table.by_id.get_mut(&id);
+        of_fragment.is_some_and(|of_fragment| !std::mem::replace(&mut of_fragment.is_claimed, true))
     }
 
     /// Releases the claim of a fragment.
@@ -346,9 +348,9 @@ impl KnownFragments {
         if !self.by_id.contains_key(&id) && !self.can_add() {
             return None;
         }
-        let known = self.by_id.entry(id).or_default();
-        known.variant = variant;
-        Some(known)
+        let of_fragment = self.by_id.entry(id).or_default();
+        of_fragment.variant = variant;
+        Some(of_fragment)
     }
 
     /// Whether another fragment can be added. Removes unused fragments if needed. That takes time proportional to the number of

@@ -152,9 +152,11 @@ impl SiteShares {
 
 impl ShareTable {
     fn next_step(&mut self, mark: u32, more: u64) -> EvictionStep {
-        let own = self.sites.get_mut(&mark);
-        let most = own.as_ref().and_then(|site| site.quota?.most_bytes);
-        if let (Some(site), Some(most)) = (own, most)
+        let share_of_site = self.sites.get_mut(&mark);
+        let most = share_of_site
+            .as_ref()
+            .and_then(|site| site.quota?.most_bytes);
+        if let (Some(site), Some(most)) = (share_of_site, most)
             && site.bytes + more > most
         {
             let next = (more <= most).then(|| site.next()).flatten();

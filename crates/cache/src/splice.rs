@@ -35,8 +35,8 @@ pub fn splice<'b>(
         let to = usize::try_from(range.end).ok()?;
         length += body.get(at..from)?.len();
         let start = u32::try_from(length).ok()?;
-        let held = body.get(from..to)?.len();
-        length += replacement.as_ref().map_or(held, Bytes::len);
+        let replaced_bytes = body.get(from..to)?.len();
+        length += replacement.as_ref().map_or(replaced_bytes, Bytes::len);
         if let Some(new) = replacement {
             spliced.push(body.slice(shared..from));
             spliced.push(new);

@@ -58,8 +58,8 @@ impl Publisher {
         kept: usize,
         space: EngineSpace,
     ) -> Result<Vec<StreamId>, EngineError> {
-        let own = self.newest.unwrap_or_default();
-        let mut last = own.max(self.shared.own.horizon());
+        let own_newest = self.newest.unwrap_or_default();
+        let mut last = own_newest.max(self.shared.own.horizon());
         for attempt in 0..MAX_ATTEMPTS {
             let entries = self.entries(messages, last, (1 << attempt) - 1);
             match session.append(&entries, kept, space)? {

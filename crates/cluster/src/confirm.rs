@@ -49,9 +49,9 @@ impl Reader {
 
     /// Whether another node writes heads.
     fn may_confirm(&self, members: &[MemberHead]) -> bool {
-        let own = node_of(&self.shared.member);
+        let own_node = node_of(&self.shared.member);
         members.iter().any(|member| {
-            member.is_present && member.head.is_some() && node_of(&member.member) != own
+            member.is_present && member.head.is_some() && node_of(&member.member) != own_node
         })
     }
 
@@ -102,8 +102,8 @@ impl Reader {
             return Ok(Vec::new());
         };
         let now = Instant::now();
-        let own = self.shared.own.last(&session.identity.word());
-        let head = ledger.next_head(own, now);
+        let own_last = self.shared.own.last(&session.identity.word());
+        let head = ledger.next_head(own_last, now);
         let (key, heard) = (Arc::clone(&ledger.key), ledger.heard());
         let members = session.exchange_heads(&key, &self.shared.member, &head, &heard)?;
         let silent = ledger.receive(&members, Instant::now());

@@ -29,8 +29,8 @@ impl Session {
     pub(crate) fn has(&mut self, id: StreamId) -> Result<bool, EngineError> {
         let mut command = cmd("EVAL");
         command.arg(HAS).arg(1).arg(&self.keys.purges);
-        let found: u64 = command.arg(id.to_string()).query(&mut self.connection)?;
-        Ok(found > 0)
+        let count: u64 = command.arg(id.to_string()).query(&mut self.connection)?;
+        Ok(count > 0)
     }
 
     /// The newest purge; [`StreamId::START`] if there is none.
@@ -54,8 +54,8 @@ impl Session {
     fn back_from_newest(&mut self, stream: &str, count: usize) -> Result<StreamId, EngineError> {
         let mut command = cmd("EVAL");
         command.arg(NEWEST).arg(1).arg(stream).arg(count);
-        let found: Option<String> = command.query(&mut self.connection)?;
-        match found {
+        let newest: Option<String> = command.query(&mut self.connection)?;
+        match newest {
             None => Ok(StreamId::START),
             Some(id) => StreamId::parse(&id).ok_or(EngineError::Reply("a stream id")),
         }
@@ -188,8 +188,8 @@ impl Session {
             .arg(MAX_MEMBERS)
             .arg(MAX_HEAD)
             .arg(known.get(..MAX_MEMBERS).unwrap_or(known));
-        let found: Vec<(String, u64, Vec<u8>)> = command.query(&mut self.connection)?;
-        let members = found.into_iter();
+        let rows: Vec<(String, u64, Vec<u8>)> = command.query(&mut self.connection)?;
+        let members = rows.into_iter();
         let members = members
             .map(|(member, is_present, head)| MemberHead::open(key, member, is_present > 0, &head));
         Ok(members.collect())

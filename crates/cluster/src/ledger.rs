@@ -191,7 +191,7 @@ impl Ledger {
         }
         let run = self.kept.run;
         let others = self.kept.sequences.ends().filter(|end| end.run != run);
-        let own = own.map(|(sequence, id)| SequenceEnd { run, sequence, id });
+        let own_end = own.map(|(sequence, id)| SequenceEnd { run, sequence, id });
         let head = NodeHead {
             run,
             beat: self.beat,
@@ -202,7 +202,7 @@ impl Ledger {
             } else {
                 Vec::new()
             },
-            ends: others.chain(own).collect(),
+            ends: others.chain(own_end).collect(),
             seen: self.seen.clone(),
         };
         head.seal(&self.key)
@@ -268,8 +268,9 @@ impl Ledger {
 
     /// Whether a head was written recently: after a beat of this node that was.
     fn is_recent(&self, head: &NodeHead, now: Instant) -> bool {
-        let seen = head.seen.iter().find(|(run, _)| *run == self.kept.run);
-        let sent = seen.and_then(|(_, seen)| self.sent.iter().find(|(beat, _)| beat == seen));
+        let own_beat = head.seen.iter().find(|(run, _)| *run == self.kept.run);
+        let sent =
+            own_beat.and_then(|(_, own_beat)| self.sent.iter().find(|(beat, _)| beat == own_beat));
         sent.is_some_and(|(_, at)| *at >= self.counts_from && now - *at < FRESH)
     }
 

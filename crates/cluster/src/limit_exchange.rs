@@ -28,9 +28,9 @@ fn follow(engine: &Engine, shared: &ClusterState) -> Result<(), EngineError> {
     shared.limits.set_connected(true);
     while let Some(sink) = shared.limits.sink().filter(|_| !shared.is_stopped()) {
         let began = Instant::now();
-        let own = entries(&shared.limits.take());
-        let found = session.exchange_charges(&shared.incarnation, &own, last)?;
-        for entry in found {
+        let charges = entries(&shared.limits.take());
+        let entries_of_others = session.exchange_charges(&shared.incarnation, &charges, last)?;
+        for entry in entries_of_others {
             last = entry.id;
             if entry.node != shared.incarnation {
                 sink.charge(&decode(&entry.charges));

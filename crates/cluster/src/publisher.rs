@@ -251,8 +251,8 @@ impl Publisher {
     /// At a full engine, replaces the waiting purges of the site that has written most by one of that site.
     fn give_way(&mut self, error: &EngineError) {
         let recent = self.recent.iter().map(|(_, content)| content);
-        let all = recent.chain(self.unsent.iter().map(|one| &one.content));
-        let Some(site) = largest_site(all.map(|content| (content, size(content)))) else {
+        let contents = recent.chain(self.unsent.iter().map(|one| &one.content));
+        let Some(site) = largest_site(contents.map(|content| (content, size(content)))) else {
             return;
         };
         widen(&mut self.unsent, &site);

@@ -130,8 +130,8 @@ impl Reader {
         if self.batch == 0 {
             self.skip_long(&mut session)?;
         }
-        let known = self.find_position(&mut session, is_same_epoch)?;
-        self.known = known.map(|last| (last, self.sink.numbers()));
+        let position = self.find_position(&mut session, is_same_epoch)?;
+        self.known = position.map(|last| (last, self.sink.numbers()));
         self.catch_up(&mut session)?;
         self.confirm_start(&mut session)?;
         self.shared.set_position(self.position().as_ref());
@@ -330,13 +330,13 @@ impl Reader {
     fn renew(&mut self, session: &mut Session, before: StreamId) -> Result<(), EngineError> {
         // In this order, and before the epoch is read, so that the recorded facts belong to this epoch.
         let note = self.sink.numbers();
-        let own = self.shared.own.newest(&session.identity.word());
+        let own_newest = self.shared.own.newest(&session.identity.word());
         let sent = Instant::now();
-        let known = KnownStream {
+        let stream = KnownStream {
             epoch: self.epoch.as_deref().unwrap_or_default(),
             before,
         };
-        let renewal = session.renew(&self.shared.member, &known, self.last())?;
+        let renewal = session.renew(&self.shared.member, &stream, self.last())?;
         if renewal.epoch != self.epoch {
             return Err(self.lost(PurgeLoss::Noticed));
         }
@@ -347,7 +347,7 @@ impl Reader {
             self.shared.lease.extend((self.tick_at)(confirmed + LEASE));
         }
         self.write_position();
-        self.note_point(session, note, own);
+        self.note_point(session, note, own_newest);
         Ok(())
     }
 

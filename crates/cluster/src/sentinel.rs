@@ -182,11 +182,11 @@ impl Sentinels {
 
 /// The primary that a majority confirms: a majority of the configured sentinels, and of those that they report.
 fn agreed(reports: &[SentinelReport], listed: usize) -> Option<&str> {
-    let known = reports
+    let sentinels = reports
         .iter()
         .map(|report| report.other_sentinels + 1)
         .max();
-    let majority = known.unwrap_or(0).max(listed) / 2 + 1;
+    let majority = sentinels.unwrap_or(0).max(listed) / 2 + 1;
     let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
     for report in reports.iter().filter(|report| report.is_healthy) {
         *votes.entry(&report.primary).or_default() += 1;

@@ -62,8 +62,8 @@ impl Sequences {
     pub(crate) fn learn(&mut self, ends: &[SequenceEnd], forgotten: StreamId) {
         self.forgotten = self.forgotten.max(forgotten);
         for end in ends {
-            let known = self.runs.entry(end.run);
-            known.or_insert((end.sequence, end.id));
+            let entry = self.runs.entry(end.run);
+            entry.or_insert((end.sequence, end.id));
         }
         self.bound();
     }
@@ -86,10 +86,10 @@ impl Sequences {
             }
             None => previous > begin,
         };
-        let known = self.runs.entry(run).or_insert((sequence, id));
+        let newest = self.runs.entry(run).or_insert((sequence, id));
         // A publisher that got no reply appends again: then numbers repeat.
-        if sequence >= known.0 {
-            *known = (sequence, id.max(known.1));
+        if sequence >= newest.0 {
+            *newest = (sequence, id.max(newest.1));
         }
         self.bound();
         if is_missing && id > begin {

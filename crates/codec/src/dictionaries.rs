@@ -133,8 +133,8 @@ impl Dictionaries {
     /// The dictionary of the pages of a template.
     pub fn of(&self, host: u64, template: &PageTemplate) -> Option<Arc<Dictionary>> {
         let current = self.current.load();
-        let mut all = current.iter();
-        all.find(|one| one.is_for(host, template)).cloned()
+        let mut dictionaries = current.iter();
+        dictionaries.find(|one| one.is_for(host, template)).cloned()
     }
 
     /// Notes a page that was visited and may become the dictionary of its template. A page with fewer hits than the noted ones is not

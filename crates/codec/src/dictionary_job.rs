@@ -46,15 +46,15 @@ impl DictionaryJob {
         let dictionary = (self.dictionaries.are_on() && self.is_for_everyone)
             .then(|| self.dictionary_of(&entry))
             .flatten();
-        let held = entry.coded().iter().find(|form| form.coding == Coding::Dcz);
+        let coded = entry.coded().iter().find(|form| form.coding == Coding::Dcz);
         let mut fields = entry.fields.clone();
         let hash = dictionary.as_ref().map(|one| &one.hash);
         let has_changed = dictionary::name_dictionary(&mut fields, hash)
             | self.name_next_pages(&mut fields, &entry);
-        let is_held = held.is_some_and(|form| {
+        let is_held = coded.is_some_and(|form| {
             dictionary::hash_of_body(form.body.bytes()) == hash.map(|hash| &hash[..])
         });
-        if !has_changed && (is_held || (held.is_none() && dictionary.is_none())) {
+        if !has_changed && (is_held || (coded.is_none() && dictionary.is_none())) {
             return None;
         }
         let mut forms = forms_with(&fields, &entry);
@@ -67,7 +67,7 @@ impl DictionaryJob {
         if let Some((dictionary, share)) = dictionary.as_ref().zip(share) {
             share.add(new.tenth());
             let body = if is_held {
-                held.map(|form| form.body.clone())
+                coded.map(|form| form.body.clone())
             } else {
                 self.encode(&entry, dictionary)
             };
@@ -105,14 +105,14 @@ impl DictionaryJob {
     /// Names the pages in the head that visitors open from this one. Returns whether the head changed.
     fn name_next_pages(&self, fields: &mut HeaderMap, page: &Entry) -> bool {
         let next_pages = self.dictionaries.next_pages();
-        let named = next_pages
+        let has_changed = next_pages
             .filter(|_| self.is_for_everyone && may_take_part(page))
             .and_then(|next_pages| {
                 self.with_plain(page, |body| {
                     next_pages.name_in(fields, page, body, &self.memory)
                 })
             });
-        named.unwrap_or(false)
+        has_changed.unwrap_or(false)
     }
 
     /// What is made of the plain body; `None`: it is damaged, or there is no memory for it.

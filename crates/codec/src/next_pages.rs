@@ -99,7 +99,7 @@ impl NextPages {
         let mut links = linked_paths(body, parts.scheme, parts.authority);
         links.sort_unstable();
         links.dedup();
-        let mut all = 0;
+        let mut total = 0;
         let mut counted = Vec::new();
         for path in links.into_iter().filter(|path| path != parts.path) {
             let Some((place, tag)) = self.find(parts.path, url_id(host, &path, None)) else {
@@ -108,12 +108,12 @@ impl NextPages {
             let value = place.load(Ordering::Relaxed);
             if value >> TAG_AT == tag {
                 place.fetch_and(!1, Ordering::Relaxed);
-                all += count_of(value);
+                total += count_of(value);
                 counted.push((count_of(value), place, path));
             }
         }
         counted.retain(|(count, _, path)| {
-            *count >= MIN_COUNT && *count * MIN_SHARE >= all && is_stored(key, path, memory)
+            *count >= MIN_COUNT && *count * MIN_SHARE >= total && is_stored(key, path, memory)
         });
         counted.sort_by(|(one, _, a), (other, _, b)| other.cmp(one).then_with(|| a.cmp(b)));
         counted.truncate(MAX_NAMED);

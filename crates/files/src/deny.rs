@@ -216,18 +216,18 @@ fn is_in_private_folder(path: &RelPath) -> bool {
         let lower = name.to_ascii_lowercase();
         list.iter().any(|start| lower.starts_with(start))
     };
-    let all = path.len();
-    contains_pair(path, all, b"wp-content", |next| {
+    let length = path.len();
+    contains_pair(path, length, b"wp-content", |next| {
         has_prefix(next, PRIVATE_FOLDERS)
-    }) || contains_pair(path, all, b"uploads", |next| {
+    }) || contains_pair(path, length, b"uploads", |next| {
         has_prefix(next, PRIVATE_UPLOADS)
     }) || path
         .segment(0)
         .is_some_and(|first| first.eq_ignore_ascii_case(b"wp-snapshots"))
-        || contains_pair(path, all, b"composer", |next| {
+        || contains_pair(path, length, b"composer", |next| {
             next.eq_ignore_ascii_case(b"installed.json")
         })
-        || contains_pair(path, all, b"cvs", |next| {
+        || contains_pair(path, length, b"cvs", |next| {
             is_one_of(next, &[b"entries", b"repository", b"root"])
         })
 }

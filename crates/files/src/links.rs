@@ -17,14 +17,14 @@ pub fn links_out_of(root: &Path, permitted: &[PathBuf]) -> BTreeMap<PathBuf, Pat
     };
     let mut inside: Vec<PathBuf> = permitted.iter().filter_map(|path| resolved(path)).collect();
     inside.push(real_root);
-    let mut found = BTreeMap::new();
+    let mut links = BTreeMap::new();
     let mut waiting = VecDeque::from([(root.to_owned(), 0)]);
     let mut left = MAX_ENTRIES;
     while let Some((folder, depth)) = waiting.pop_front() {
         let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
         for entry in entries {
-            if left == 0 || found.len() == MAX_FOLDERS {
-                return found;
+            if left == 0 || links.len() == MAX_FOLDERS {
+                return links;
             }
             left -= 1;
             let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
@@ -39,11 +39,11 @@ pub fn links_out_of(root: &Path, permitted: &[PathBuf]) -> BTreeMap<PathBuf, Pat
                 continue;
             };
             if !inside.iter().any(|permitted| folder.starts_with(permitted)) {
-                found.entry(folder).or_insert_with(|| entry.path());
+                links.entry(folder).or_insert_with(|| entry.path());
             }
         }
     }
-    found
+    links
 }
 
 /// The folder to permit for a link to `target`; `None` if the target is not sent to visitors.

@@ -30,8 +30,8 @@ impl LastSeen {
 
     /// Whether it was found less than a second ago.
     pub(crate) fn is_recent(&self, now: Instant) -> bool {
-        let seen = *self.0.lock();
-        seen.is_some_and(|seen| now.saturating_duration_since(seen) < RECHECK)
+        let last = *self.0.lock();
+        last.is_some_and(|last| now.saturating_duration_since(last) < RECHECK)
     }
 }
 
@@ -53,9 +53,9 @@ impl<V: Clone> RecentResults<V> {
     /// The result for a path, if it is less than a second old.
     pub(crate) fn get(&self, path: &[u8], now: Instant) -> Option<V> {
         let entries = self.0.lock();
-        let seen = entries.get(path)?;
-        let is_recent = now.saturating_duration_since(seen.at) < RECHECK;
-        is_recent.then(|| seen.value.clone())
+        let recent = entries.get(path)?;
+        let is_recent = now.saturating_duration_since(recent.at) < RECHECK;
+        is_recent.then(|| recent.value.clone())
     }
 
     pub(crate) fn put(&self, path: &[u8], value: V, now: Instant) {

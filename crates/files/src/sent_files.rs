@@ -68,8 +68,8 @@ impl SentFiles {
             return false;
         };
         let is_in = |path: &RelPath| {
-            let named = self.folders.iter().map(|(folder, _)| folder);
-            named.chain(&self.closed).any(|folder| path.is_in(folder))
+            let folders = self.folders.iter().map(|(folder, _)| folder);
+            folders.chain(&self.closed).any(|folder| path.is_in(folder))
         };
         // On a multisite in sub-directories, `/site/wp-content/...` is `/wp-content/...`.
         is_in(&path) || path.without_site().is_some_and(|inner| is_in(&inner))
@@ -106,14 +106,14 @@ impl SentFiles {
     }
 
     fn at_file(&self, root: Option<&Root>, absolute: &[u8]) -> SentFile {
-        let named = self.folders.iter().filter_map(|(_, place)| match place {
+        let folders = self.folders.iter().filter_map(|(_, place)| match place {
             Place::Folder(folder) => Some(folder),
             Place::BelowRoot | Place::Unusable => None,
         });
-        let found = named.chain(root).find_map(|folder| {
+        let sent = folders.chain(root).find_map(|folder| {
             let path = folder.below(absolute)?;
             Some(folder.sent(&path))
         });
-        found.unwrap_or(SentFile::Outside)
+        sent.unwrap_or(SentFile::Outside)
     }
 }

@@ -132,11 +132,11 @@ impl Tree {
 
     /// Whether the directories are those that the paths name now.
     pub(crate) fn is_current(&self, link_targets: &[PathBuf]) -> bool {
-        let found = link_targets.iter();
-        let found = found.filter_map(|folder| std::fs::metadata(folder).ok());
-        let found: Vec<Metadata> = found.filter(Metadata::is_dir).collect();
-        let mut pairs = self.linked.iter().zip(&found);
-        self.linked.len() == found.len() && pairs.all(|(tree, metadata)| tree.is(metadata))
+        let folders = link_targets.iter();
+        let folders = folders.filter_map(|folder| std::fs::metadata(folder).ok());
+        let folders: Vec<Metadata> = folders.filter(Metadata::is_dir).collect();
+        let mut pairs = self.linked.iter().zip(&folders);
+        self.linked.len() == folders.len() && pairs.all(|(tree, metadata)| tree.is(metadata))
     }
 
     /// The directory that contains a link-free path.
@@ -190,8 +190,8 @@ impl Tree {
         let relative = if relative.is_empty() { b"." } else { relative };
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let resolve = STRICT | ResolveFlags::CACHED;
-        let found = rustix::fs::openat2(&self.dir, relative, flags, Mode::empty(), resolve);
-        let descriptor = match found {
+        let opened = rustix::fs::openat2(&self.dir, relative, flags, Mode::empty(), resolve);
+        let descriptor = match opened {
             Ok(descriptor) => descriptor,
             Err(Errno::NOENT | Errno::NOTDIR) => return Some(Node::Absent),
             Err(errno) => {
@@ -214,8 +214,8 @@ impl Tree {
     /// The last change of the root's own directory, as the kernel has it in memory.
     pub(crate) fn root_stamp(&self) -> Option<DirectoryStamp> {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let wanted = StatxFlags::MTIME | StatxFlags::CTIME;
-        let stat = rustix::fs::statx(&self.dir, c"", flags, wanted).ok()?;
+        let times = StatxFlags::MTIME | StatxFlags::CTIME;
+        let stat = rustix::fs::statx(&self.dir, c"", flags, times).ok()?;
         Some(DirectoryStamp {
             modified: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
             changed: (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),

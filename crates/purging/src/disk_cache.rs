@@ -247,7 +247,7 @@ impl SiteDiskCache {
         }
         let reader = Arc::clone(&cache.readers).acquire_owned().await.ok()?;
         let (reading, site, wanted) = (Arc::clone(cache), self.site, key.clone());
-        let found = spawn_blocking(move || {
+        let reading_result = spawn_blocking(move || {
             // Released when the read ends, even if the lookup was abandoned.
             let _reader = reader;
             let budget = reading.memory.budget();
@@ -257,7 +257,7 @@ impl SiteDiskCache {
                 DiskLookup::Absent => None,
             }
         });
-        let entry = found.await.ok().flatten()?;
+        let entry = reading_result.await.ok().flatten()?;
         if table.validity_waiting(&entry) == Validity::Purged {
             cache.queue.forget(self.site, key, entry.born);
             return Some(entry);

@@ -23,15 +23,15 @@ struct Spent {
 impl PurgeBudget {
     /// Takes the tokens of all purges. `Some`: there are not enough, and this purge takes their place.
     pub(super) fn take(&self, purges: &[Purge], now: Tick) -> Option<Purge> {
-        let wanted = purges.iter().map(tokens).sum::<u64>();
+        let needed = purges.iter().map(tokens).sum::<u64>();
         let mut spent = self.0.lock();
         let milliseconds = u64::try_from(now.since(spent.at).as_millis()).unwrap_or(u64::MAX);
         spent.at = spent.at.max(now);
         spent.tokens = spent
             .tokens
             .saturating_sub(milliseconds.saturating_mul(PER_MS));
-        if spent.tokens.saturating_add(wanted) <= AT_ONCE {
-            spent.tokens += wanted;
+        if spent.tokens.saturating_add(needed) <= AT_ONCE {
+            spent.tokens += needed;
             return None;
         }
         let is_hard = |purge: &Purge| purge.strength == Strength::Hard;

@@ -213,9 +213,9 @@ impl RecentPurges {
         if history.countable.iter().all(|one| one.is_counted) {
             return Vec::new();
         }
-        let mut all: Vec<CountablePurge> = history.countable.iter().cloned().collect();
-        all.sort_by_key(|one| one.number);
-        all
+        let mut countable: Vec<CountablePurge> = history.countable.iter().cloned().collect();
+        countable.sort_by_key(|one| one.number);
+        countable
     }
 
     /// Records counts by the purges' numbers.

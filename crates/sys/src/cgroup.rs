@@ -157,13 +157,13 @@ pub fn delegate(account: &Account) -> Result<(), GroupError> {
     let base = base(Path::new("/"))?;
     occupy(&base)?;
     let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(account.gid));
-    let own = base.join(SERVER_GROUP);
+    let server_group = base.join(SERVER_GROUP);
     let files = [
         base.clone(),
         base.join(PROCESSES),
         base.join(ENABLED),
-        own.join(PROCESSES),
-        own,
+        server_group.join(PROCESSES),
+        server_group,
     ];
     for file in files {
         chown(&file, Some(uid), Some(gid))
@@ -179,20 +179,22 @@ fn base(root: &Path) -> Result<PathBuf, GroupError> {
     let (Ok(groups), Ok(mounts)) = (groups, mounts) else {
         return Err(GroupError::NoVersion2);
     };
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::"));
+    let own_path = groups.lines().find_map(|line| line.strip_prefix("0::"));
     let mount = mounts.lines().find_map(mount);
-    let (Some(own), Some((top, folder))) = (own, mount) else {
+    let (Some(own_path), Some((top, folder))) = (own_path, mount) else {
         return Err(GroupError::NoVersion2);
     };
     // In a container, only a part of the hierarchy is mounted.
-    let inner = Path::new(own)
+    let inner = Path::new(own_path)
         .strip_prefix(top)
-        .or_else(|_| Path::new(own).strip_prefix("/"));
-    let own = Path::new(folder).join(inner.map_err(|_| GroupError::NoVersion2)?);
-    let around = own
-        .parent()
-        .filter(|_| own.file_name().is_some_and(|name| name == SERVER_GROUP));
-    Ok(around.unwrap_or(&own).to_owned())
+        .or_else(|_| Path::new(own_path).strip_prefix("/"));
+    let own_folder = Path::new(folder).join(inner.map_err(|_| GroupError::NoVersion2)?);
+    let around = own_folder.parent().filter(|_| {
+        own_folder
+            .file_name()
+            .is_some_and(|name| name == SERVER_GROUP)
+    });
+    Ok(around.unwrap_or(&own_folder).to_owned())
 }
 
 /// The mounted root and the mount point in a line of `/proc/self/mountinfo` about version 2 (`proc_pid_mountinfo(5)`).
@@ -216,20 +218,20 @@ fn occupy(base: &Path) -> Result<(), GroupError> {
         if !processes.iter().all(|process| is_ours(*process)) {
             return Err(GroupError::Shared(base.to_owned()));
         }
-        let own = base.join(SERVER_GROUP);
-        match fs::create_dir(&own) {
+        let server_group = base.join(SERVER_GROUP);
+        match fs::create_dir(&server_group) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(GroupError::file(&own, error));
+                return Err(GroupError::file(&server_group, error));
             }
             _ => {}
         }
         for process in processes {
-            let moved = fs::write(own.join(PROCESSES), process.to_string());
+            let moved = fs::write(server_group.join(PROCESSES), process.to_string());
             // ESRCH: the process has ended.
             if let Err(error) = moved
                 && error.raw_os_error() != Some(Errno::SRCH.raw_os_error())
             {
-                return Err(GroupError::file(&own.join(PROCESSES), error));
+                return Err(GroupError::file(&server_group.join(PROCESSES), error));
             }
         }
     }
@@ -238,8 +240,9 @@ fn occupy(base: &Path) -> Result<(), GroupError> {
 
 /// Enables the controllers for child groups.
 fn enable(base: &Path, controllers: impl Iterator<Item = &'static str>) -> Result<(), GroupError> {
-    let known = base.join("cgroup.controllers");
-    let text = fs::read_to_string(&known).map_err(|error| GroupError::file(&known, error))?;
+    let available = base.join("cgroup.controllers");
+    let text =
+        fs::read_to_string(&available).map_err(|error| GroupError::file(&available, error))?;
     for controller in controllers {
         if !text.split_ascii_whitespace().any(|one| one == controller) {
             let path = base.to_owned();

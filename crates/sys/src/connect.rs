@@ -89,9 +89,9 @@ pub fn to_socket(path: &Path) -> io::Result<UnixStream> {
 fn over_tcp(address: &str) -> io::Result<()> {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let found = (host, port.parse().unwrap_or_default()).to_socket_addrs()?;
+    let addresses = (host, port.parse().unwrap_or_default()).to_socket_addrs()?;
     let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for address in found.take(MAX_ADDRESSES) {
+    for address in addresses.take(MAX_ADDRESSES) {
         match TcpStream::connect_timeout(&address, TIMEOUT) {
             Ok(_) => return Ok(()),
             Err(error) => last = error,

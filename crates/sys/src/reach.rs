@@ -26,8 +26,8 @@ impl UserIdentity {
 
     /// The user id.
     pub fn uid(&self) -> u32 {
-        let own = || rustix::process::geteuid().as_raw();
-        self.0.as_ref().map_or_else(own, |account| account.uid)
+        let own_uid = || rustix::process::geteuid().as_raw();
+        self.0.as_ref().map_or_else(own_uid, |account| account.uid)
     }
 
     /// Checks that a file, or files in a directory, may be written. For another user, only owner and mode are considered, not other
@@ -95,13 +95,13 @@ const KERNEL_FILE_SYSTEMS: &[(u64, &str)] = &[
 
 /// `wanted`: permission bits of one class, 2 to write and 1 to search.
 fn allows(account: &Account, path: &Path, wanted: u32) -> io::Result<()> {
-    let found = fs::metadata(path)?;
-    let class = if found.uid() == account.uid {
-        found.mode() >> 6
-    } else if found.gid() == account.gid || account.groups.contains(&found.gid()) {
-        found.mode() >> 3
+    let metadata = fs::metadata(path)?;
+    let class = if metadata.uid() == account.uid {
+        metadata.mode() >> 6
+    } else if metadata.gid() == account.gid || account.groups.contains(&metadata.gid()) {
+        metadata.mode() >> 3
     } else {
-        found.mode()
+        metadata.mode()
     };
     if class & wanted == wanted {
         return Ok(());

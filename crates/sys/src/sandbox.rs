@@ -129,8 +129,8 @@ impl Sandbox {
     }
 
     fn restrict(&self) -> Result<RulesetStatus, RulesetError> {
-        let all = AccessFs::from_all(KNOWN);
-        let mut rules = Ruleset::default().handle_access(all)?;
+        let all_access = AccessFs::from_all(KNOWN);
+        let mut rules = Ruleset::default().handle_access(all_access)?;
         if self.ports.is_some() {
             rules = rules.handle_access(AccessNet::ConnectTcp)?;
         }
@@ -146,7 +146,10 @@ impl Sandbox {
             .create()?
             .add_rules(path_beneath_rules(&self.read, read))?
             .add_rules(path_beneath_rules(&self.execute, read | AccessFs::Execute))?
-            .add_rules(path_beneath_rules(&self.write, all & !AccessFs::Execute))?
+            .add_rules(path_beneath_rules(
+                &self.write,
+                all_access & !AccessFs::Execute,
+            ))?
             .add_rules(ports)?
             .restrict_self()?;
         Ok(restricted.ruleset)

@@ -59,13 +59,20 @@ fn read() -> io::Result<Attributes> {
 }
 
 fn write(wanted: &Attributes) -> io::Result<()> {
-    let wanted = Attributes {
+    let attributes = Attributes {
         size: SIZE,
         ..*wanted
     };
     // SAFETY: the kernel reads `SIZE` bytes, the size of `wanted`, and changes nothing but the thread's scheduling.
     #[expect(unsafe_code, reason = "rustix has no call for it")]
-    let done = unsafe { libc::syscall(libc::SYS_sched_setattr, THIS, &raw const wanted, NO_FLAGS) };
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setattr,
+            THIS,
+            &raw const attributes,
+            NO_FLAGS,
+        )
+    };
     if done == 0 {
         Ok(())
     } else {

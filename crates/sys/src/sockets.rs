@@ -40,12 +40,12 @@ impl BoundSockets {
     pub fn tcp(address: SocketAddr, cores: usize) -> io::Result<Self> {
         let first = bind(address)?;
         let bound = first.local_addr()?.as_socket().unwrap_or(address);
-        let mut all = vec![first];
+        let mut sockets = vec![first];
         for _ in 1..cores {
-            all.push(bind(bound)?);
+            sockets.push(bind(bound)?);
         }
         Ok(Self {
-            sockets: vec![all],
+            sockets: vec![sockets],
             file: None,
         })
     }
@@ -54,12 +54,12 @@ impl BoundSockets {
     pub fn udp(address: SocketAddr, cores: usize) -> io::Result<Self> {
         let first = bind_udp(address)?;
         let bound = first.local_addr()?.as_socket().unwrap_or(address);
-        let mut all = vec![first];
+        let mut sockets = vec![first];
         for _ in 1..cores {
-            all.push(bind_udp(bound)?);
+            sockets.push(bind_udp(bound)?);
         }
         Ok(Self {
-            sockets: vec![all],
+            sockets: vec![sockets],
             file: None,
         })
     }
@@ -209,8 +209,8 @@ impl Passed {
         cores: usize,
         take: impl Fn(&mut ListenFd, usize) -> io::Result<Option<Socket>>,
     ) -> io::Result<BoundSockets> {
-        let named = self.names.iter().take(self.sockets.len()).enumerate();
-        let mut places: Vec<usize> = named
+        let names = self.names.iter().take(self.sockets.len()).enumerate();
+        let mut places: Vec<usize> = names
             .filter(|(_, known)| *known == name)
             .map(|(place, _)| place)
             .collect();
@@ -257,10 +257,10 @@ impl SocketFile {
 
     /// The file of an existing socket.
     pub fn of(path: &Path) -> io::Result<Self> {
-        let found = fs::symlink_metadata(path)?;
+        let metadata = fs::symlink_metadata(path)?;
         Ok(Self {
             path: path.to_owned(),
-            inode: (found.dev(), found.ino()),
+            inode: (metadata.dev(), metadata.ino()),
         })
     }
 }
@@ -291,16 +291,16 @@ pub fn udp_answers(sockets: &[&UdpSocket]) -> bool {
     let Some(mut address) = sockets.first().and_then(|one| one.local_addr().ok()) else {
         return false;
     };
-    let own = match address {
+    let loopback = match address {
         SocketAddr::V4(_) => SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0)),
         SocketAddr::V6(_) => SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, 0)),
     };
     if address.ip().is_unspecified() {
-        address.set_ip(own.ip());
+        address.set_ip(loopback.ip());
     }
     let any = SocketAddr::new(
         if address.ip().is_loopback() {
-            own.ip()
+            loopback.ip()
         } else {
             address.ip()
         },
@@ -369,11 +369,11 @@ pub fn is_abandoned(path: &Path) -> io::Result<bool> {
 
 /// Duplicates a socket, so that all cores accept from one queue.
 fn shared(socket: Socket, cores: usize) -> io::Result<Vec<Socket>> {
-    let mut all = (1..cores)
+    let mut sockets = (1..cores)
         .map(|_| socket.try_clone())
         .collect::<io::Result<Vec<_>>>()?;
-    all.push(socket);
-    Ok(all)
+    sockets.push(socket);
+    Ok(sockets)
 }
 
 fn socket(address: SocketAddr) -> io::Result<Socket> {

@@ -9,13 +9,13 @@ pub type FileStamp = [i128; 5];
 
 /// The stamp of a file; `None`: it does not exist, or is not accessible.
 pub fn stamp(path: &Path) -> Option<FileStamp> {
-    let found = fs::metadata(path).ok()?;
+    let metadata = fs::metadata(path).ok()?;
     let at = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
     Some([
-        i128::from(found.dev()),
-        i128::from(found.ino()),
-        i128::from(found.len()),
-        at(found.mtime(), found.mtime_nsec()),
-        at(found.ctime(), found.ctime_nsec()),
+        i128::from(metadata.dev()),
+        i128::from(metadata.ino()),
+        i128::from(metadata.len()),
+        at(metadata.mtime(), metadata.mtime_nsec()),
+        at(metadata.ctime(), metadata.ctime_nsec()),
     ])
 }

@@ -42,10 +42,10 @@ pub struct ErrorTargets {
 impl ErrorTargets {
     /// The targets in a configuration.
     pub fn of(config: &Config) -> Self {
-        let own = |site: &SiteConfig| Some((site.name.clone(), site.errors.clone()?));
+        let log_of = |site: &SiteConfig| Some((site.name.clone(), site.errors.clone()?));
         Self {
             common: config.log.error.clone(),
-            sites: config.sites.iter().filter_map(own).collect(),
+            sites: config.sites.iter().filter_map(log_of).collect(),
         }
     }
 }

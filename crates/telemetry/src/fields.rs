@@ -79,8 +79,9 @@ impl LoggedHeaders {
         extra: &[(HeaderName, HeaderValue)],
     ) -> ResponseValues {
         let values = self.response.iter().map(|name| {
-            let own = extra.iter().find(|(extra, _)| extra == name);
-            own.map(|(_, value)| value)
+            let extra_value = extra.iter().find(|(extra, _)| extra == name);
+            extra_value
+                .map(|(_, value)| value)
                 .or_else(|| fields.get(name))
                 .cloned()
         });
@@ -105,8 +106,8 @@ impl LoggedHeaders {
 
 /// The index of a name in a list; a missing name is appended.
 fn place(names: &mut Vec<HeaderName>, name: &HeaderName) -> usize {
-    let known = names.iter().position(|one| one == name);
-    known.unwrap_or_else(|| {
+    let position = names.iter().position(|one| one == name);
+    position.unwrap_or_else(|| {
         names.push(name.clone());
         names.len() - 1
     })
@@ -178,8 +179,8 @@ impl FieldSource {
             Self::Known(field) => known(field, record),
             Self::RequestHeader(place) => FieldValue::Text(request(place)),
             Self::Trace(place) => {
-                let own = record.trace_id.as_ref().map(<[u8; 32]>::as_slice);
-                FieldValue::Text(own.or_else(|| request(place).and_then(trace_id)))
+                let trace = record.trace_id.as_ref().map(<[u8; 32]>::as_slice);
+                FieldValue::Text(trace.or_else(|| request(place).and_then(trace_id)))
             }
             Self::ResponseHeader(place) => {
                 let value = record.response_fields.get(place).and_then(Option::as_ref);
@@ -221,7 +222,7 @@ fn known<'v>(field: KnownField, record: &'v AccessRecord<'_>) -> FieldValue<'v> 
 
 /// The name of a member. Fields that the schema does not define are below `galley`.
 fn name(field: &LogField, is_ecs: bool) -> String {
-    let known = match field {
+    let field_of_name = match field {
         LogField::RequestHeader(name) if is_ecs => return format!("galley.request.header.{name}"),
         LogField::ResponseHeader(name) if is_ecs => {
             return format!("galley.response.header.{name}");
@@ -231,7 +232,7 @@ fn name(field: &LogField, is_ecs: bool) -> String {
         LogField::Known(known) if !is_ecs => return known.name().to_owned(),
         LogField::Known(known) => known,
     };
-    let name = match known {
+    let name = match field_of_name {
         KnownField::Client => "client.ip",
         KnownField::Method => "http.request.method",
         KnownField::Target => "url.original",

@@ -232,12 +232,12 @@ impl Minute {
     /// The share of responses from the cache among those from the cache or the upstream; `None` without any.
     pub fn hit_ratio(&self) -> Option<f64> {
         let from_memory = self.hits + self.stale;
-        let all = from_memory + self.misses + self.passes;
+        let requests = from_memory + self.misses + self.passes;
         #[expect(
             clippy::cast_precision_loss,
             reason = "a ratio for people; exact up to 2^53 requests"
         )]
-        (all > 0).then(|| from_memory as f64 / all as f64)
+        (requests > 0).then(|| from_memory as f64 / requests as f64)
     }
 
     /// The sums since the start as one row.

@@ -187,8 +187,8 @@ impl Totals {
 
     /// Requests and bytes by the first word of the outcome.
     pub fn outcomes(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
-        let all = OUTCOMES.iter().enumerate();
-        all.map(|(index, word)| {
+        let outcomes = OUTCOMES.iter().enumerate();
+        outcomes.map(|(index, word)| {
             let requests = self.at(slots::REQUESTS + index);
             (*word, requests, self.at(slots::BYTES + index))
         })
@@ -196,8 +196,9 @@ impl Totals {
 
     /// The number of requests with one outcome.
     pub fn of(&self, word: &str) -> u64 {
-        let mut all = self.outcomes();
-        all.find(|(known, ..)| *known == word)
+        let mut outcomes = self.outcomes();
+        outcomes
+            .find(|(known, ..)| *known == word)
             .map_or(0, |(_, requests, _)| requests)
     }
 
@@ -229,8 +230,8 @@ impl Totals {
 
     /// The upstream's time for all misses and passes, in microseconds.
     pub fn generated_us(&self) -> u64 {
-        let all = (slots::NOT_STORED_US..slots::COUNT).map(|slot| self.at(slot));
-        all.fold(0, u64::wrapping_add)
+        let times = (slots::NOT_STORED_US..slots::COUNT).map(|slot| self.at(slot));
+        times.fold(0, u64::wrapping_add)
     }
 
     /// The upstream's time for misses that were not stored for this reason, in microseconds.
@@ -266,11 +267,11 @@ impl Totals {
 
     /// The times from request heads to the ends of responses.
     pub fn total_time(&self) -> Histogram {
-        let mut all = self.times(slots::OTHER_TIME);
-        for (sum, more) in all.0.iter_mut().zip(self.cache_time().0) {
+        let mut times = self.times(slots::OTHER_TIME);
+        for (sum, more) in times.0.iter_mut().zip(self.cache_time().0) {
             *sum = sum.wrapping_add(more);
         }
-        all
+        times
     }
 
     /// The times from request heads to the ends of responses from the cache, fresh or stale.
@@ -340,10 +341,10 @@ impl Histogram {
     /// The bound in microseconds below which this many percent of the times are; `None` without times. Times above all bounds
     /// count as the last bound.
     pub fn quantile_us(&self, percent: u64) -> Option<u64> {
-        let wanted = (self.count() * percent).div_ceil(100);
-        let mut all = self.cumulative();
-        let found = all.find(|(_, sum)| wanted > 0 && *sum >= wanted);
-        found.map(|(bound, _)| bound.unwrap_or(LAST_BOUND_US))
+        let rank = (self.count() * percent).div_ceil(100);
+        let mut sums = self.cumulative();
+        let bucket = sums.find(|(_, sum)| rank > 0 && *sum >= rank);
+        bucket.map(|(bound, _)| bound.unwrap_or(LAST_BOUND_US))
     }
 
     /// The number of times up to each bound, in microseconds; the last bound is `None`, above all.

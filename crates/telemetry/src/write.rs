@@ -64,18 +64,18 @@ pub(super) fn address(out: &mut Vec<u8>, address: IpAddr) {
 
 /// Each octet in decimal, followed by a dot, and the length of that text.
 const OCTETS: [([u8; 4], usize); 256] = {
-    let mut all = [([0; 4], 0); 256];
+    let mut digits_of = [([0; 4], 0); 256];
     let mut value = 0_u8;
     loop {
         let digits = [value / 100, value / 10 % 10, value % 10];
         let [hundreds, tens, ones] = [b'0' + digits[0], b'0' + digits[1], b'0' + digits[2]];
-        all[value as usize] = match value {
+        digits_of[value as usize] = match value {
             0..10 => ([ones, b'.', 0, 0], 2),
             10..100 => ([tens, ones, b'.', 0], 3),
             100.. => ([hundreds, tens, ones, b'.'], 4),
         };
         if value == u8::MAX {
-            break all;
+            break digits_of;
         }
         value += 1;
     }

@@ -103,8 +103,8 @@ impl SlotHolders {
         if context.waited < STANDING_QUEUE_WAIT || context.free == Processors::Spare {
             return AdmissionDecision::Admit;
         }
-        let held = self.by_client.get(&identity.client).copied().unwrap_or(0);
-        if held >= half(limit) {
+        let of_client = self.by_client.get(&identity.client).copied().unwrap_or(0);
+        if of_client >= half(limit) {
             return AdmissionDecision::Throttled;
         }
         AdmissionDecision::Admit

@@ -170,14 +170,14 @@ impl Balancer {
             });
             open.map(|(index, _)| index).collect()
         };
-        let mut found = group(&|server| !server.share.is_backup && !server.state.is_out());
-        if found.is_empty() {
-            found = group(&|server| server.share.is_backup && !server.state.is_out());
+        let mut candidates = group(&|server| !server.share.is_backup && !server.state.is_out());
+        if candidates.is_empty() {
+            candidates = group(&|server| server.share.is_backup && !server.state.is_out());
         }
-        if found.is_empty() {
-            found = group(&|_| true);
+        if candidates.is_empty() {
+            candidates = group(&|_| true);
         }
-        found
+        candidates
     }
 
     fn best(&self, candidates: &[usize], key: Option<AffinityKey>, now: Instant) -> Option<usize> {
@@ -286,8 +286,8 @@ impl AffinityKey {
         let mut cookies = fields.filter(|(field, _)| *field == header::COOKIE);
         cookies.find_map(|(_, value)| {
             let mut pairs = cookie::pairs(value.as_bytes());
-            let own = pairs.find(|pair| pair.name == name.as_bytes())?;
-            Some(Self::of(&own.value))
+            let pair = pairs.find(|pair| pair.name == name.as_bytes())?;
+            Some(Self::of(&pair.value))
         })
     }
 

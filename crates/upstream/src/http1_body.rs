@@ -75,8 +75,8 @@ impl HttpBody {
                         && !self.upload.is_unfinished()
                         && !self.is_excessive
                     {
-                        let all = &self.all_idle;
-                        self.shared.release(server, connection, all);
+                        let idle = &self.all_idle;
+                        self.shared.release(server, connection, idle);
                     }
                     return Ok(None);
                 }

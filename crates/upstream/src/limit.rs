@@ -404,7 +404,7 @@ impl LimitState {
     fn next(&mut self, free: Processors) -> Option<(QueueIdentity, PendingDecision)> {
         let (limit, now) = (self.adaptive.limit(), Instant::now());
         let (holders, mut is_throttled) = (&self.holders, false);
-        let found = if holders.all() >= limit {
+        let admitted = if holders.all() >= limit {
             None
         } else {
             self.queue.pop(|identity, pending| {
@@ -418,7 +418,7 @@ impl LimitState {
             })
         };
         self.is_throttled = is_throttled;
-        found.map(|(_, identity, pending)| (identity, pending))
+        admitted.map(|(_, identity, pending)| (identity, pending))
     }
 }
 

@@ -220,8 +220,8 @@ impl<T> AdmissionQueue<T> {
         {
             let waiting = &self.waiting;
             let of = |ticket: QueueTicket, identity: QueueIdentity| {
-                let found = waiting.get(&ticket).filter(|(held, _)| *held == identity);
-                found.map(|(_, pending)| pending)
+                let of_identity = waiting.get(&ticket).filter(|(held, _)| *held == identity);
+                of_identity.map(|(_, pending)| pending)
             };
             let Some(ticket) = queue.next(&of, &mut may_serve) else {
                 tried.push(queue.class);
@@ -284,13 +284,13 @@ impl<T> AdmissionQueue<T> {
             (queue, queue.most_above(waiting + 1).or_else(weaker)?)
         };
         let (client, queued) = queue.of(trust)?.largest()?;
-        let held = QueueIdentity {
+        let identity = QueueIdentity {
             class: queue.class,
             trust,
             client,
         };
         let newest = queued.tickets.iter().rev();
-        newest.copied().find(|ticket| self.is_of(*ticket, held))
+        newest.copied().find(|ticket| self.is_of(*ticket, identity))
     }
 
     fn is_of(&self, ticket: QueueTicket, identity: QueueIdentity) -> bool {
@@ -364,15 +364,16 @@ impl ClassQueue {
 
     /// The trust of the client with the most queued requests of the class, if these are more than `above`; the least of several.
     fn most_above(&self, above: usize) -> Option<Trust> {
-        let all = Trust::ALL.into_iter().zip(&self.clients);
-        let (trust, clients) = all.max_by_key(|(_, clients)| clients.most())?;
+        let by_trust = Trust::ALL.into_iter().zip(&self.clients);
+        let (trust, clients) = by_trust.max_by_key(|(_, clients)| clients.most())?;
         (clients.most() > above).then_some(trust)
     }
 
     /// The least trust among the queued requests.
     fn least_trusted(&self) -> Option<Trust> {
-        let mut all = Trust::ALL.into_iter().zip(&self.clients).rev();
-        all.find(|(_, clients)| clients.waiting() > 0)
+        let mut by_trust = Trust::ALL.into_iter().zip(&self.clients).rev();
+        by_trust
+            .find(|(_, clients)| clients.waiting() > 0)
             .map(|(trust, _)| trust)
     }
 
@@ -390,13 +391,13 @@ impl ClassQueue {
                 trust,
                 client,
             };
-            let found = self.clients.get_mut(trust as usize)?.next(
+            let next = self.clients.get_mut(trust as usize)?.next(
                 |ticket, client| of(ticket, identity(client)),
                 &mut |client, pending| may_serve(identity(client), pending),
             );
-            if found.is_some() {
+            if next.is_some() {
                 self.note_turn(trust);
-                return found;
+                return next;
             }
         }
         None

@@ -48,11 +48,11 @@ impl ResolvedName {
         if let Ok(address) = self.host.parse() {
             return TcpStream::connect(SocketAddr::new(address, self.port)).await;
         }
-        let found = match timeout(time_limit / 2, self.look_up()).await {
+        let addresses = match timeout(time_limit / 2, self.look_up()).await {
             Ok(found) => found,
             Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
         };
-        TcpStream::connect(self.result_or_known(found)?.as_slice()).await
+        TcpStream::connect(self.result_or_known(addresses)?.as_slice()).await
     }
 
     /// The current addresses. A lookup occupies a helper thread; lookups that hang leave enough threads for files.
@@ -62,11 +62,11 @@ impl ResolvedName {
             return Err(io::ErrorKind::TimedOut.into());
         }
         let in_progress = Arc::clone(&self.in_progress);
-        let wanted = (self.host.clone(), self.port);
+        let name = (self.host.clone(), self.port);
         let lookup = spawn_blocking(move || {
-            let found = wanted.to_socket_addrs();
+            let resolved = name.to_socket_addrs();
             drop(in_progress);
-            found.map(|found| found.take(MAX_KNOWN).collect())
+            resolved.map(|resolved| resolved.take(MAX_KNOWN).collect())
         });
         lookup.await.map_err(io::Error::other)?
     }
@@ -79,11 +79,11 @@ impl ResolvedName {
                 Ok(found)
             }
             failed => {
-                let known = self.known.borrow().clone();
-                if known.is_empty() {
+                let addresses = self.known.borrow().clone();
+                if addresses.is_empty() {
                     return failed.and(Err(io::ErrorKind::NotFound.into()));
                 }
-                Ok(known)
+                Ok(addresses)
             }
         }
     }

@@ -178,9 +178,9 @@ impl ServerState {
 
     /// Whether this site may have one more request in progress, if all sites together may have `max`.
     pub(super) fn has_capacity(&self, max: usize) -> bool {
-        let own = self.own.load(Ordering::Relaxed);
-        let others = self.in_flight().saturating_sub(own);
-        others < max && own < self.most_of(max - others)
+        let own_requests = self.own.load(Ordering::Relaxed);
+        let others = self.in_flight().saturating_sub(own_requests);
+        others < max && own_requests < self.most_of(max - others)
     }
 
     /// The number of requests in progress that this site may have while others have none, of `max` in total.
@@ -222,24 +222,24 @@ impl ServerState {
         if result.is_ok() && !self.is_unreachable.load(Ordering::Relaxed) {
             return;
         }
-        let mut known = self.connect_failure.lock();
+        let mut last_failure = self.connect_failure.lock();
         self.is_unreachable
             .store(result.is_err(), Ordering::Relaxed);
-        let since = known.as_ref().map(|(_, since)| *since);
+        let since = last_failure.as_ref().map(|(_, since)| *since);
         let failure = result.err();
-        *known = failure.map(|failure| (failure, since.unwrap_or_else(Instant::now)));
+        *last_failure = failure.map(|failure| (failure, since.unwrap_or_else(Instant::now)));
     }
 
     /// Why the last connection failed; `None` if it succeeded, or if there was none yet.
     pub fn connect_failure(&self) -> Option<ConnectFailure> {
-        let known = self.connect_failure.lock();
-        known.as_ref().map(|(failure, _)| failure.clone())
+        let last_failure = self.connect_failure.lock();
+        last_failure.as_ref().map(|(failure, _)| failure.clone())
     }
 
     /// The time since which no connection succeeds; `None` if the last one did.
     pub fn unreachable_for(&self, now: Instant) -> Option<Duration> {
-        let known = self.connect_failure.lock();
-        (known.as_ref()).map(|(_, since)| now.saturating_duration_since(*since))
+        let last_failure = self.connect_failure.lock();
+        (last_failure.as_ref()).map(|(_, since)| now.saturating_duration_since(*since))
     }
 
     pub(super) fn count_failure(&self) {

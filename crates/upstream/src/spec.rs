@@ -96,13 +96,13 @@ impl PoolSpec {
     /// The number of concurrent exchanges that the servers in use permit by their own limits.
     fn capacity(&self) -> usize {
         let capacity = |is_wanted: &dyn Fn(&BalancedServer) -> bool| {
-            let mut wanted = self
+            let mut servers = self
                 .servers
                 .iter()
                 .filter(|server| is_wanted(server))
                 .peekable();
-            wanted.peek()?;
-            let capacity = wanted.map(|server| {
+            servers.peek()?;
+            let capacity = servers.map(|server| {
                 let max = server.share.max;
                 max.map_or(usize::MAX, |max| server.state.most_of(max))
             });

@@ -95,8 +95,8 @@ impl ProtocolSwitch {
 
     /// Whether a 101 agrees to exactly the requested protocol.
     pub(super) fn is_agreed(&self, fields: &HeaderMap) -> bool {
-        let mut named = fields.get_all(UPGRADE).iter();
-        let (Some(protocol), None) = (named.next(), named.next()) else {
+        let mut protocols = fields.get_all(UPGRADE).iter();
+        let (Some(protocol), None) = (protocols.next(), protocols.next()) else {
             return false;
         };
         protocol

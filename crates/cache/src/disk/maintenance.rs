@@ -135,8 +135,8 @@ impl DiskShared {
         for entry in entries.flatten() {
             files += 1;
             let name = entry.file_name();
-            let named = name.to_str().and_then(FileName::parse);
-            let Some(name) = named.filter(|name| name.bucket() == bucket) else {
+            let parsed = name.to_str().and_then(FileName::parse);
+            let Some(name) = parsed.filter(|name| name.bucket() == bucket) else {
                 // Files of Galley have no other names here.
                 let _ = self.files.remove(&entry.path());
                 continue;

@@ -282,17 +282,17 @@ impl OpenedEntry {
         let from = usize::try_from(at)
             .unwrap_or(usize::MAX)
             .min(self.first.len());
-        let known = &self.first[from..];
-        let known = &known[..known.len().min(length)];
-        if known.len() == length {
-            return Ok(known.to_vec());
+        let buffered = &self.first[from..];
+        let buffered = &buffered[..buffered.len().min(length)];
+        if buffered.len() == length {
+            return Ok(buffered.to_vec());
         }
         let mut bytes = vec![0; length];
-        bytes[..known.len()].copy_from_slice(known);
+        bytes[..buffered.len()].copy_from_slice(buffered);
         fill(
             &self.file,
-            at.saturating_add(known.len() as u64),
-            &mut bytes[known.len()..],
+            at.saturating_add(buffered.len() as u64),
+            &mut bytes[buffered.len()..],
         )?;
         Ok(bytes)
     }

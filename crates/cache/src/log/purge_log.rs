@@ -230,11 +230,11 @@ fn read(files: &dyn LogDirectory, limits: LogLimits) -> (Option<Scanned>, LogCon
     };
     match scan(&bytes) {
         Ok(past) => {
-            let found = match bytes.len() - past.end {
+            let contents = match bytes.len() - past.end {
                 0 => LogContents::Whole,
                 torn => LogContents::Torn(torn),
             };
-            (Some(past), found)
+            (Some(past), contents)
         }
         Err(why) => (None, LogContents::Unreadable(why.to_string())),
     }

@@ -289,8 +289,8 @@ pub(super) fn replace(
         let _ = files.remove(NEW_NAME);
         InstallError::Unnamed(error)
     })?;
-    let named = files.rename(NEW_NAME, NAME).and_then(|()| files.sync());
-    named.map_err(InstallError::Named)?;
+    let renamed = files.rename(NEW_NAME, NAME).and_then(|()| files.sync());
+    renamed.map_err(InstallError::Named)?;
     Ok(file)
 }
 

@@ -80,13 +80,13 @@ impl PageVerdicts {
                 self.0.clear();
             }
         }
-        let known = ComparedPage {
+        let compared = ComparedPage {
             born,
             at: now,
             uses: 0,
             differs,
         };
-        self.0.insert(page, known);
+        self.0.insert(page, compared);
     }
 
     /// The pages that PHP generates for members because they differ from the public ones.
@@ -95,9 +95,9 @@ impl PageVerdicts {
             .0
             .values()
             .filter(|known| now.since(known.at) < LIFETIME);
-        let mut found: Vec<_> = lasting.filter_map(|known| known.differs.clone()).collect();
-        found.sort_by(|a, b| (&a.class, &a.path_query).cmp(&(&b.class, &b.path_query)));
-        found
+        let mut differences: Vec<_> = lasting.filter_map(|known| known.differs.clone()).collect();
+        differences.sort_by(|a, b| (&a.class, &a.path_query).cmp(&(&b.class, &b.path_query)));
+        differences
     }
 }
 

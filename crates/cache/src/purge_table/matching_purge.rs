@@ -68,28 +68,28 @@ impl Tables {
         });
         let mut consider = |kind: PurgeKind, numbers: &PurgeSequences| {
             for (number, is_soft) in [(numbers.soft, true), (numbers.hard, false)] {
-                let found = MatchingPurge {
+                let purge = MatchingPurge {
                     number,
                     kind,
                     is_soft,
                 };
                 if number > born && newest.is_none_or(|known| known.number < number) {
-                    newest = Some(found);
+                    newest = Some(purge);
                 }
             }
         };
-        let named = |named: NamedScope| self.named.get(&named).copied().unwrap_or_default();
+        let sequences_of = |named: NamedScope| self.named.get(&named).copied().unwrap_or_default();
         consider(PurgeKind::Site, &self.site);
-        consider(PurgeKind::Host, &named(NamedScope::Host(touch.host)));
-        consider(PurgeKind::Url, &named(NamedScope::Url(touch.url)));
+        consider(PurgeKind::Host, &sequences_of(NamedScope::Host(touch.host)));
+        consider(PurgeKind::Url, &sequences_of(NamedScope::Url(touch.url)));
         let path_query = NamedScope::PathQuery(self.hash(touch.path_query));
-        consider(PurgeKind::Url, &named(path_query));
+        consider(PurgeKind::Url, &sequences_of(path_query));
         for prefix in prefixes(touch.path()) {
             let prefix = NamedScope::Prefix(self.hash(prefix));
-            consider(PurgeKind::Prefix, &named(prefix));
+            consider(PurgeKind::Prefix, &sequences_of(prefix));
         }
         for &tag in touch.tags() {
-            consider(PurgeKind::Tag, &named(NamedScope::Tag(tag)));
+            consider(PurgeKind::Tag, &sequences_of(NamedScope::Tag(tag)));
         }
         let mut steps = MAX_STEPS;
         for (pattern, numbers) in &self.patterns {

@@ -258,12 +258,12 @@ impl Tables {
     }
 
     fn pattern(&mut self, pattern: &Arc<TablePattern>) -> &mut PurgeSequences {
-        let known = self
+        let position = self
             .patterns
             .iter()
             .position(|(known, _)| known.text() == pattern.text());
-        let at = known.unwrap_or(self.patterns.len());
-        if known.is_none() {
+        let at = position.unwrap_or(self.patterns.len());
+        if position.is_none() {
             let fresh = (Arc::clone(pattern), PurgeSequences::default());
             self.patterns.push(fresh);
         }

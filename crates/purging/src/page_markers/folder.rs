@@ -156,9 +156,9 @@ impl MarkerFolder {
     pub(super) fn removed(&self, name: &str) -> Option<String> {
         levels(name)?;
         let key = self.key(name)?;
-        let found = statat(&self.keys, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let stat = statat(&self.keys, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         // A link means that the marker was created again in the meantime.
-        if found.st_nlink == 1 {
+        if stat.st_nlink == 1 {
             let _ = unlinkat(&self.keys, name, AtFlags::empty());
         }
         Some(key)
@@ -211,15 +211,15 @@ impl MarkerFolder {
     pub(super) fn read(&self, events: BorrowedFd<'_>) -> io::Result<RemovedFiles> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
         let mut reader = Reader::new(events, &mut buffer);
-        let mut found: Option<RemovedFiles> = None;
+        let mut removed: Option<RemovedFiles> = None;
         loop {
             let event = match reader.next() {
                 Ok(event) => event,
                 Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => return found.ok_or(ErrorKind::WouldBlock.into()),
+                Err(Errno::AGAIN) => return removed.ok_or(ErrorKind::WouldBlock.into()),
                 Err(error) => return Err(error.into()),
             };
-            let removals = found.get_or_insert_default();
+            let removals = removed.get_or_insert_default();
             let flags = event.events();
             let ends = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
             if flags.contains(ReadFlags::QUEUE_OVERFLOW) {

@@ -19,10 +19,10 @@ impl FolderOwner {
     pub fn of_root(root: Option<&Path>) -> io::Result<Option<Self>> {
         let root = root.filter(|_| rustix::process::geteuid().is_root());
         root.map(|root| {
-            let found = fs::metadata(root)?;
+            let metadata = fs::metadata(root)?;
             Ok(Self {
-                user: found.uid(),
-                group: found.gid(),
+                user: metadata.uid(),
+                group: metadata.gid(),
             })
         })
         .transpose()

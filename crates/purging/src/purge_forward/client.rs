@@ -109,13 +109,13 @@ fn judge(response: &OneShotResponse) -> Result<(), SendError> {
 
 /// The beginning of an error message in JSON.
 fn error_message(value: &serde_json::Value) -> String {
-    let known = [
+    let messages = [
         &value["errors"][0]["message"],
         &value["error"],
         &value["msg"],
         &value["Message"],
     ];
-    let text = known.into_iter().find_map(serde_json::Value::as_str);
+    let text = messages.into_iter().find_map(serde_json::Value::as_str);
     let text = text
         .unwrap_or_default()
         .chars()

@@ -104,8 +104,8 @@ impl ForwarderState {
             return Ok(());
         }
         let jobs = self.thread()?;
-        let known = self.sites.get(&name);
-        if let Some(forwarding) = known.map(|running| &running.forwarding) {
+        let running = self.sites.get(&name);
+        if let Some(forwarding) = running.map(|running| &running.forwarding) {
             start_targets(&jobs, forwarding, site.targets);
             return Ok(());
         }

@@ -75,13 +75,13 @@ impl ForwardOutbox {
             self.write_record(purge, &mut bytes);
         }
         // Replaces the contents of the file if it is too large.
-        let mut all = Vec::new();
-        self.write_record(&everything(), &mut all);
+        let mut record = Vec::new();
+        self.write_record(&everything(), &mut record);
         let written = self.with_file(|file| {
             if file.has_room_for(bytes.len()) {
                 file.append(&bytes)
             } else {
-                file.replace(&all)
+                file.replace(&record)
             }
         });
         if let Some(Err(error)) = written {

@@ -114,17 +114,17 @@ impl ForwardTarget {
         if scopes.is_empty() {
             return Vec::new();
         }
-        let mut wanted = WantedScopes::default();
+        let mut sorted = WantedScopes::default();
         for scope in scopes {
-            self.sort(scope, &mut wanted);
+            self.sort(scope, &mut sorted);
         }
         match &self.cache.kind {
-            ForwardKind::Cloudflare(zone) => cloudflare(zone, &wanted),
-            ForwardKind::Fastly(service) => fastly(service, &wanted, strength),
-            ForwardKind::Bunny(zone) => bunny(zone, &wanted),
-            ForwardKind::Purge => self.purge(&wanted),
-            ForwardKind::Ban => self.ban(&wanted),
-            ForwardKind::Galley => vec![galley(self.hosts.first(), &wanted, strength)],
+            ForwardKind::Cloudflare(zone) => cloudflare(zone, &sorted),
+            ForwardKind::Fastly(service) => fastly(service, &sorted, strength),
+            ForwardKind::Bunny(zone) => bunny(zone, &sorted),
+            ForwardKind::Purge => self.purge(&sorted),
+            ForwardKind::Ban => self.ban(&sorted),
+            ForwardKind::Galley => vec![galley(self.hosts.first(), &sorted, strength)],
         }
     }
 
@@ -178,9 +178,9 @@ impl ForwardTarget {
 
     fn purge(&self, wanted: &WantedScopes) -> Vec<TargetRequest> {
         if wanted.everything {
-            let all =
+            let whole_host =
                 |host: &String| by_method("PURGE", host, "/.*".to_owned(), MethodScope::Regex);
-            return self.hosts.iter().map(all).collect();
+            return self.hosts.iter().map(whole_host).collect();
         }
         let below = wanted.prefixes.iter().flat_map(|prefix| {
             let hosts = self.hosts.iter();

@@ -226,16 +226,19 @@ impl ForwardWorker {
     /// Writes a batch to the outbox.
     fn keep(&self, batch: &[ForwardedPurge]) -> ForwardedBatch {
         let mut all: Vec<Purge> = batch.iter().map(|one| one.purge.clone()).collect();
-        let own = batch.iter().filter(|one| !one.is_second_hand);
-        let mut own: Vec<Purge> = own.map(|one| one.purge.clone()).collect();
+        let first_hand = batch.iter().filter(|one| !one.is_second_hand);
+        let mut first_hand: Vec<Purge> = first_hand.map(|one| one.purge.clone()).collect();
         if self.site.needs.has_overflowed.swap(false, Ordering::AcqRel) {
             // The purges for which the inbox was full are not in the batch.
             all.push(everything());
-            own.push(everything());
+            first_hand.push(everything());
         }
         self.site.unqueued_batches.fetch_add(1, Ordering::AcqRel);
         self.site.outbox.lock().keep(&all);
-        ForwardedBatch { all, own }
+        ForwardedBatch {
+            all,
+            own: first_hand,
+        }
     }
 }
 

@@ -99,7 +99,7 @@ fn attributes(record: &AccessRecord<'_>, scheme: &'static str) -> Vec<Attribute>
         "HTTP/2.0" => "2",
         other => other.strip_prefix("HTTP/").unwrap_or(other),
     };
-    let mut all = vec![
+    let mut attributes = vec![
         Attribute::text("http.request.method", method(record)),
         Attribute::text("url.path", text(path)),
         Attribute::text("url.scheme", scheme),
@@ -112,23 +112,23 @@ fn attributes(record: &AccessRecord<'_>, scheme: &'static str) -> Vec<Attribute>
         Attribute::text("galley.request.id", record.request_id),
     ];
     if let Some(agent) = words.user_agent {
-        all.push(Attribute::text("user_agent.original", text(agent)));
+        attributes.push(Attribute::text("user_agent.original", text(agent)));
     }
     if let Some(detail) = record.outcome.detail() {
-        all.push(Attribute::text("galley.cache.detail", detail));
+        attributes.push(Attribute::text("galley.cache.detail", detail));
     }
     if let Outcome::Miss {
         collapsed: true, ..
     } = record.outcome
     {
-        all.push(Attribute::flag("galley.cache.collapsed", true));
+        attributes.push(Attribute::flag("galley.cache.collapsed", true));
     }
     if method(record) == "_OTHER" {
         let original = Attribute::text("http.request.method_original", words.method);
-        all.push(original);
+        attributes.push(original);
     }
     if record.status >= 500 {
-        all.push(Attribute::text("error.type", record.status.to_string()));
+        attributes.push(Attribute::text("error.type", record.status.to_string()));
     }
-    all
+    attributes
 }
