@@ -308,7 +308,8 @@ abstract class Reading_Cache extends Local_Cache {
 	}
 
 	/**
-	 * As `load()`, for one value that the store has sent already, which is the usual case: in the administration a hundred for a page. Returns whether the request has it now.
+	 * As `load()`, for one value that the store has sent already, which is the usual case: in the administration a hundred for a page. Returns
+	 * whether the request has it now.
 	 */
 	protected function take_ahead( string $group, string $name ): bool {
 		// What `id()` returns, unless that is a hash. A key with a longer group or name is never in the list.
