@@ -164,7 +164,9 @@ fn cache(
         memory,
         memory_per_site: section.get("memory_per_site"),
         max_object,
-        max_file: section.value("max_file"),
+        max_file: section
+            .get("max_file")
+            .unwrap_or_else(|| (memory / 128).clamp(MIN_MAX_FILE, MOST_MAX_FILE)),
         disk: disk(section),
     };
     check_cache(section, &cache, diagnostics);
@@ -292,3 +294,7 @@ const MIN_MEMORY: u64 = 16 << 20;
 /// The maximum number of fields: enough for all known fields and many header fields.
 const MAX_LOG_FIELDS: usize = 40;
 const MAX_OBJECT: u64 = 64 << 20;
+
+/// The limits of the computed `max_file`. A file may use a sixteenth of the memory of all files.
+const MIN_MAX_FILE: u64 = 2 << 20;
+const MOST_MAX_FILE: u64 = 16 << 20;

@@ -315,6 +315,8 @@ pub struct SiteConfig {
     pub policy: Policy,
     /// How pages are compressed.
     pub compress: Compress,
+    /// Whether pages are sent as the difference to a dictionary.
+    pub dictionaries: bool,
     /// The file with the names and passwords for the site's dashboard; the path is in `policy`.
     pub dashboard_auth: Option<PathBuf>,
     /// The file with the token that gives access to this site in the admin API.

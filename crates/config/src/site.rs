@@ -108,6 +108,7 @@ pub(crate) fn site(
         upstream,
         further,
         compress: compress(options, policy.preset),
+        dictionaries: dictionaries(options, policy.preset),
         nginx_cache_path: nginx_cache_path(options, policy.preset, diagnostics),
         policy,
         error_page: options.get("error_page"),
@@ -305,6 +306,13 @@ fn nginx_cache_path(
         options.report("nginx_cache_path", why, help, diagnostics);
     }
     path
+}
+
+/// Whether pages are sent as differences: only over TLS, so a site without certificates does not prepare any.
+fn dictionaries(options: &SectionTable, preset: Preset) -> bool {
+    let has_tls = tls::is_used(options);
+    let by_itself = || has_tls && preset == Preset::WordPress;
+    options.get("dictionaries").unwrap_or_else(by_itself)
 }
 
 /// The compression of pages. Without a preset the upstream's representations are not changed, unless the file sets it.

@@ -15,9 +15,14 @@ use crate::listen::Listen;
 use crate::tree::{Document, SectionTable};
 use crate::upstream::UpstreamTls;
 
+/// Whether the site has certificates.
+pub(crate) fn is_used(options: &SectionTable) -> bool {
+    options.has_value("tls")
+}
+
 /// Whether the site's certificate is obtained automatically: `tls` is set but names no files.
 pub(crate) fn is_auto(options: &SectionTable) -> bool {
-    options.has_value("tls")
+    is_used(options)
         && options
             .get("tls")
             .is_some_and(|all: Vec<(SourceSpan, CertificateFiles)>| all.is_empty())

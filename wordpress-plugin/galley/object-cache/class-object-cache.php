@@ -29,6 +29,11 @@ final class Object_Cache extends Shared_Cache {
 				$value = $this->cache[ $group ][ $name ];
 				return is_object( $value ) ? clone $value : $value;
 			}
+			if ( $this->take_ahead( $group, (string) $name ) ) {
+				$found = true;
+				++$this->cache_hits;
+				return $this->kept( $group, $name );
+			}
 		}
 		$found = false;
 		$name  = $this->name( $key, $group );

@@ -107,7 +107,8 @@ final class Object_Store {
 	}
 
 	public function is_open(): bool {
-		return null !== $this->stream && getmypid() === $this->process;
+		// PHP-FPM's processes have no children. The number of the process is a system call.
+		return null !== $this->stream && ( 'fpm-fcgi' === PHP_SAPI || getmypid() === $this->process );
 	}
 
 	public function connect( string $path ): bool {

@@ -21,8 +21,8 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("6"),
     row(OptionSection::Site, "dense_after", Count { least: 0, most: 10_000 }, "The hits after which Galley compresses a page again, at the best level. 0: never.")
         .or("100").unit("hits"),
-    row(OptionSection::Site, "dictionaries", Flag, "Whether Galley sends pages over TLS as the difference to a page that the browser has.")
-        .or("false"),
+    row(OptionSection::Site, "dictionaries", Flag, "Whether Galley sends pages over TLS as [the difference to a page that the browser has](../how-to/compression.md#dictionaries).")
+        .computed("`true` with `tls`; without it or without a preset `false`").example("false"),
     row(OptionSection::Site, "next_pages", Flag, "Whether stored pages over TLS tell browsers to load [the pages that visitors most often open next](../how-to/caching.md#pages-that-browsers-load-in-advance).")
         .or("false"),
 ];

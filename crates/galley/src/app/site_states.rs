@@ -150,7 +150,7 @@ impl SiteStates {
             compressing,
             // Not those of the former configuration, which may have opened pages that are now closed.
             dictionaries: Arc::new(Dictionaries::new(
-                site.policy.flags.dictionaries,
+                site.dictionaries,
                 site.policy.flags.next_pages.then(NextPages::new),
             )),
             purges: Arc::clone(&state.purges),

@@ -241,7 +241,7 @@ fn pages_that_are_not_for_everyone_take_no_part() {
                  [[site.rule]]\npath = \"/secret/*\"\nbasic_auth = \"{dir}/users\"\n";
     let line = format!("upstream = [\"{}\"]", pages.origin.url());
     let builder = SiteBuilder::upstream_line(&line)
-        .site("dictionaries = true\nesi = true\nvary_cookies = [\"lang\"]");
+        .site("esi = true\nvary_cookies = [\"lang\"]");
     builder
         .scratch
         .write("users", "me:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n")

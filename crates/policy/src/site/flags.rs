@@ -32,8 +32,6 @@ flags! {
     crawl_shield,
     /// Whether phones and desktops get separate entries.
     device_variants,
-    /// Whether pages are sent as the difference to a dictionary.
-    dictionaries,
     /// Whether `103 Early Hints` are sent while a page is being generated.
     early_hints,
     /// Whether the names of users are hidden from clients without a login.

@@ -26,10 +26,10 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// Creates a certificate for `host` in `dir`.
-    pub(crate) fn create(dir: &Path, host: &str) -> Result<Self, CommandError> {
-        let CertifiedKey { cert, signing_key } =
-            generate_simple_self_signed(vec![host.to_owned()])?;
+    /// Creates a certificate for the hosts in `dir`.
+    pub(crate) fn create(dir: &Path, hosts: &[&str]) -> Result<Self, CommandError> {
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(hosts)?;
         let (file, key) = (dir.join("bench.pem"), dir.join("bench.key"));
         fs::write(&file, cert.pem())?;
         fs::write(&key, signing_key.serialize_pem())?;

@@ -53,7 +53,7 @@ pub(super) fn run_plan(
     placeholders.set("quic", environment.quic.display());
     let machine = Machine::read(&plan.versions, &placeholders, &environment.cores)?;
     let client_dir = measure::client_dir(scratch.path())?;
-    let certificate = Certificate::create(scratch.path(), &plan.host)?;
+    let certificate = Certificate::create(scratch.path(), &[&plan.host])?;
     let context = RunContext {
         plan,
         site: &site,

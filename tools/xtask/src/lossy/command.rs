@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
         arguments.loss,
         &arguments.tcp,
     )?;
-    let certificate = Certificate::create(scratch.path(), HOST)?;
+    let certificate = Certificate::create(scratch.path(), &[HOST])?;
     let site = LossySite {
         path: &path,
         certificate,

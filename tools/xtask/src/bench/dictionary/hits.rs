@@ -1,7 +1,7 @@
 //! The processor time of a hit: in each coding, and without a dictionary where the option is on and where it is off.
 //!
-//! Two processes with the same options differ by some percent, so there are several of each, in turns, and one column compares two that do
-//! not differ.
+//! Two processes with the same options differ by several percent, by the addresses of their memory. So one process serves all columns, with a
+//! site for each, two of them without the option; and there are several processes.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use galley_testkit::Quartiles;
 
 use super::{
     super::{idle::wait_until_idle, processes::ProcessTree},
-    site::{BR, DCZ, DICTIONARIES, DictionarySite, HOST, Server, ZSTD},
+    site::{DICTIONARIES, DictionarySite, HIT_SITES, Server},
 };
 use crate::{error::CommandError, interrupt::Interrupt};
 
@@ -24,24 +24,11 @@ pub(super) struct Hits([Column; 5]);
 #[derive(Default)]
 struct Column {
     title: &'static str,
-    /// Processor time of each slice, in microseconds per request.
-    costs: Vec<f64>,
+    /// Processor time of the slices of each process, in microseconds per request.
+    costs: Vec<Vec<f64>>,
     /// Bytes of the body of a response.
     bytes: u64,
     requests: u64,
-}
-
-/// A client, and the server that it sends its requests to.
-struct Load {
-    process: u32,
-    client: LoadClient,
-}
-
-/// The loads of one server with the option and of one without it.
-struct Pair {
-    off: Load,
-    on: Load,
-    dcz: Load,
 }
 
 pub(super) fn run(
@@ -49,72 +36,98 @@ pub(super) fn run(
     quick: bool,
     interrupt: &Interrupt,
 ) -> Result<Hits, CommandError> {
-    eprintln!("dictionary: hits");
-    let (pairs, slices) = if quick { (1, 10) } else { (PAIRS, SLICES) };
-    // Short posts: each has a difference.
-    let (_, paths) = site.kinds.get(1).ok_or("no pages")?;
-    let path = paths.get(1).ok_or("no page")?;
-    let mut servers = Vec::new();
-    for number in 0..pairs {
-        servers.push(site.server(&format!("hits-off-{number}"), "br", BR)?);
-        servers.push(site.server(&format!("hits-on-{number}"), "dcz", DCZ)?);
-    }
-    servers.push(site.server("hits-zstd", "zstd", ZSTD)?);
-    for server in &servers {
-        site.fill(server, paths)?;
-    }
-    let load = |server: &Server, field: &str| {
-        let client = client(site, server, path, field, interrupt)?;
-        let process = server.galley.pid();
-        Ok::<_, CommandError>(Load { process, client })
-    };
-    let (zstd, both) = servers.split_last().ok_or("no server")?;
-    let mut zstd = load(zstd, "")?;
-    let mut loads = Vec::new();
-    for both in both.chunks_exact(2) {
-        let [off, on] = both else { continue };
-        let hash = dictionary_hash(site, on, path)?;
-        let known = format!("Available-Dictionary: {hash}\r\n");
-        loads.push(Pair {
-            off: load(off, "")?,
-            on: load(on, "")?,
-            dcz: load(on, &known)?,
-        });
-    }
-    let processes: Vec<u32> = servers.iter().map(|server| server.galley.pid()).collect();
+    let (processes, slices) = if quick { (2, 10) } else { (PROCESSES, SLICES) };
     let mut columns = TITLES.map(|title| Column {
         title,
         ..Column::default()
     });
-    for number in 0..slices + pairs {
+    for number in 0..processes {
+        eprintln!("dictionary: hits of process {} of {processes}", number + 1);
+        let server = site.hit_server(&format!("hits-{number}"))?;
+        measure(site, &server, slices, &mut columns, interrupt)?;
+    }
+    Ok(Hits(columns))
+}
+
+/// Adds the slices of one process to the columns.
+fn measure(
+    site: &DictionarySite,
+    server: &Server,
+    slices: usize,
+    columns: &mut [Column; 5],
+    interrupt: &Interrupt,
+) -> Result<(), CommandError> {
+    // Short posts: each has a difference.
+    let (_, paths) = site.kinds.get(1).ok_or("no pages")?;
+    let path = paths.get(1).ok_or("no page")?;
+    for of in HIT_SITES {
+        site.fill(server, of.host, of.coding, paths)?;
+    }
+    let [off, other, on, zstd] = HIT_SITES.map(|of| of.host);
+    let hash = dictionary_hash(site, server, on, path)?;
+    let known = format!("Available-Dictionary: {hash}\r\n");
+    let mut clients = Vec::new();
+    for (host, field) in [(off, ""), (other, ""), (on, ""), (zstd, ""), (on, &known)] {
+        clients.push(client(site, server, host, path, field, interrupt)?);
+    }
+    let process = server.galley.pid();
+    for column in &mut *columns {
+        column.costs.push(Vec::new());
+    }
+    for number in 0..=slices {
         interrupt.check()?;
-        let is_measured = number >= pairs;
-        let (at, next) = (number % pairs, (number + 1) % pairs);
         let mut order = [0, 1, 2, 3, 4];
         // Nobody always comes after the same one.
-        if number / pairs % 2 == 1 {
+        order.rotate_left(number % 5);
+        if number % 2 == 1 {
             order.reverse();
         }
         for column in order {
-            let load = match column {
-                0 => &mut loads[at].off,
-                1 => &mut loads[next].off,
-                2 => &mut loads[at].on,
-                3 => &mut zstd,
-                _ => &mut loads[at].dcz,
-            };
-            columns[column].slice(load, is_measured)?;
+            let outcome = slice(&mut clients[column], process, columns[column].title)?;
+            if number > 0 {
+                columns[column].add(&outcome);
+            }
         }
-        if number + 1 == pairs {
-            wait_until_idle(interrupt, &processes)?;
+        if number == 0 {
+            wait_until_idle(interrupt, &[process])?;
         }
     }
-    Ok(Hits(columns))
+    Ok(())
+}
+
+/// What a slice has cost.
+struct SliceCost {
+    cpu_us: f64,
+    bytes: u64,
+    requests: u64,
+}
+
+fn slice(client: &mut LoadClient, process: u32, title: &str) -> Result<SliceCost, CommandError> {
+    let before = ProcessTree::threads(&[process]);
+    let outcomes = client.run(Limit::Requests(SLICE))?;
+    let cpu = ProcessTree::threads(&[process]).since(&before);
+    client.acknowledge();
+    let outcome = outcomes.first().ok_or("no request was sent")?;
+    if outcome.responses == 0 || outcome.unexpected_status + outcome.broken > 0 {
+        let error = outcome.first_error.as_deref().unwrap_or("no response");
+        return Err(format!("{title}: {error}").into());
+    }
+    if cpu.is_zero() {
+        return Err("the kernel does not report the processor time of threads".into());
+    }
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let cpu_us = cpu.as_secs_f64() * 1e6 / outcome.responses as f64;
+    Ok(SliceCost {
+        cpu_us,
+        bytes: outcome.bytes / outcome.responses,
+        requests: outcome.responses,
+    })
 }
 
 fn client(
     site: &DictionarySite,
     server: &Server,
+    host: &str,
     path: &str,
     field: &str,
     interrupt: &Interrupt,
@@ -122,7 +135,7 @@ fn client(
     let addr = server.tls_addr()?;
     let head = HEAD
         .replace("{path}", path)
-        .replace("{host}", &format!("{HOST}:{}", addr.port()))
+        .replace("{host}", &format!("{host}:{}", addr.port()))
         .replace("{field}", field);
     let template = Template::parse(&head, &BTreeMap::new())?;
     let workload = Workload {
@@ -133,7 +146,7 @@ fn client(
     let target = Target {
         addr,
         tls: Some(TargetTls {
-            name: HOST.to_owned(),
+            name: host.to_owned(),
             trusted: TrustedCertificates::Only(site.certificate.trusted.clone()),
             protocol: TargetProtocol::Http2 { streams: 1 },
             resumes: false,
@@ -149,34 +162,24 @@ fn client(
 }
 
 impl Column {
-    fn slice(&mut self, load: &mut Load, is_measured: bool) -> Result<(), CommandError> {
-        let before = ProcessTree::threads(&[load.process]);
-        let outcomes = load.client.run(Limit::Requests(SLICE))?;
-        let cpu = ProcessTree::threads(&[load.process]).since(&before);
-        load.client.acknowledge();
-        let outcome = outcomes.first().ok_or("no request was sent")?;
-        if outcome.responses == 0 || outcome.unexpected_status + outcome.broken > 0 {
-            let error = outcome.first_error.as_deref().unwrap_or("no response");
-            return Err(format!("{}: {error}", self.title).into());
+    /// Adds a slice of the latest process.
+    fn add(&mut self, slice: &SliceCost) {
+        if let Some(costs) = self.costs.last_mut() {
+            costs.push(slice.cpu_us);
         }
-        if cpu.is_zero() {
-            return Err("the kernel does not report the processor time of threads".into());
-        }
-        if is_measured {
-            #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-            let cost = cpu.as_secs_f64() * 1e6 / outcome.responses as f64;
-            self.costs.push(cost);
-            self.bytes = outcome.bytes / outcome.responses;
-            self.requests += outcome.responses;
-        }
-        Ok(())
+        self.bytes = slice.bytes;
+        self.requests += slice.requests;
     }
 
-    /// How much more each slice cost than that of another column, in percent.
+    /// How much more a hit cost than in another column, in percent, for each process: the median of its slices.
     fn beside(&self, other: &Self) -> Vec<f64> {
-        let pairs = self.costs.iter().zip(&other.costs);
-        pairs
-            .map(|(one, other)| (one / other - 1.0) * 100.0)
+        let processes = self.costs.iter().zip(&other.costs);
+        let medians = processes.map(|(costs, others)| {
+            let pairs = costs.iter().zip(others);
+            Quartiles::of(pairs.map(|(one, other)| (one / other - 1.0) * 100.0))
+        });
+        medians
+            .map(|all| all.map_or(f64::NAN, |all| all.median))
             .collect()
     }
 }
@@ -185,21 +188,25 @@ impl Hits {
     pub(super) fn print(&self) {
         let [off, _, on, ..] = &self.0;
         println!(
-            "One short post over HTTP/2 and TLS; CPU us of Galley for a hit, in {} slices of {SLICE} requests: median, and the quartiles\n",
-            off.costs.len()
+            "One short post over HTTP/2 and TLS; CPU us of Galley for a hit, in {} processes with {} slices of {SLICE} requests each: median, and the \
+             quartiles; beside the first: the median of a process, the median of all and their range\n",
+            off.costs.len(),
+            off.costs.first().map_or(0, Vec::len),
         );
         println!(
             "| request | requests | bytes of the body | CPU us | beside the first | 95 % interval of that median |\n|---|--:|--:|--:|--:|--:|"
         );
         for column in &self.0 {
-            let all = column.beside(off);
-            let (lowest, highest) = interval(&all);
-            let costs = Quartiles::of(column.costs.iter().copied());
-            let Some((cost, all)) = costs.zip(Quartiles::of(all)) else {
+            let beside = column.beside(off);
+            let (lowest, highest) = interval(&beside);
+            let least = beside.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = beside.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let costs = Quartiles::of(column.costs.iter().flatten().copied());
+            let Some((cost, all)) = costs.zip(Quartiles::of(beside)) else {
                 continue;
             };
             println!(
-                "| {} | {} | {} | {:.2} ({:.2}-{:.2}) | {:+.1} % ({:+.1} to {:+.1}) | {lowest:+.2} to {highest:+.2} |",
+                "| {} | {} | {} | {:.2} ({:.2}-{:.2}) | {:+.1} % ({least:+.1} to {most:+.1}) | {lowest:+.2} to {highest:+.2} |",
                 column.title,
                 column.requests,
                 column.bytes,
@@ -207,8 +214,6 @@ impl Hits {
                 cost.lower,
                 cost.upper,
                 all.median,
-                all.lower,
-                all.upper
             );
         }
         let (lowest, highest) = interval(&on.beside(off));
@@ -223,13 +228,13 @@ impl Hits {
     }
 
     /// # Errors
-    /// When a hit without a dictionary certainly costs more where the option is on, or when two processes without it differ by as much.
+    /// When a hit without a dictionary certainly costs more where the option is on, or when two sites without it differ by as much.
     pub(super) fn verdict(&self) -> Result<(), CommandError> {
         let [off, other, on, ..] = &self.0;
         let (least, most) = interval(&other.beside(off));
         if least > MOST || most < -MOST {
             return Err(format!(
-                "two processes without the option differ by {least:+.1} to {most:+.1} %: this run says nothing about the goal of {MOST} %"
+                "two sites without the option differ by {least:+.1} to {most:+.1} %: this run says nothing about the goal of {MOST} %"
             )
             .into());
         }
@@ -259,9 +264,10 @@ fn interval(values: &[f64]) -> (f64, f64) {
 fn dictionary_hash(
     site: &DictionarySite,
     server: &Server,
+    host: &str,
     path: &str,
 ) -> Result<String, CommandError> {
-    let head = site.heads(&[server.url(path)?], &[])?;
+    let head = site.heads(&[server.url_of(host, path)?], &[])?;
     let hex = head
         .split_once(DICTIONARIES)
         .and_then(|(_, rest)| rest.get(..64))
@@ -285,7 +291,7 @@ Accept-Language: en-US,en;q=0.9\r\n\r\n";
 
 const TITLES: [&str; 5] = [
     "`br`, option off",
-    "`br`, option off, another process",
+    "`br`, option off, another site",
     "`br`, option on",
     "`zstd`",
     "`dcz`",
@@ -295,10 +301,9 @@ const TITLES: [&str; 5] = [
 pub(super) const MOST: f64 = 1.0;
 
 const CONNECTIONS: usize = 16;
-/// Servers with the option, and without it.
-const PAIRS: usize = 4;
-/// Slices that are measured, in each column.
-const SLICES: usize = 200;
+const PROCESSES: usize = 8;
+/// Slices that are measured of each process, in each column.
+const SLICES: usize = 40;
 /// Requests of a slice.
 const SLICE: u64 = 1_000;
 

@@ -1,6 +1,7 @@
 //! One WordPress, and Galleys that differ in their options.
 
 use std::{
+    fmt::Write as _,
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -57,7 +58,10 @@ impl DictionarySite {
         Ok(Self {
             php: PhpFpm::start(&scratch.dir("php")?, &FpmOptions::default())?,
             _database: database,
-            certificate: Certificate::create(scratch.path(), HOST)?,
+            certificate: Certificate::create(
+                scratch.path(),
+                &[&[HOST][..], &HIT_SITES.map(|site| site.host)].concat(),
+            )?,
             kinds: kinds(&wordpress)?,
             root: wordpress.root,
             binary: binary.to_owned(),
@@ -73,20 +77,40 @@ impl DictionarySite {
         coding: &'static str,
         options: &str,
     ) -> Result<Server, CommandError> {
+        self.start_sites(name, coding, &[(HOST, options)])
+    }
+
+    /// Starts a Galley with the sites of `HIT_SITES`.
+    pub(super) fn hit_server(&self, name: &str) -> Result<Server, CommandError> {
+        self.start_sites(name, "br", &HIT_SITES.map(|site| (site.host, site.options)))
+    }
+
+    fn start_sites(
+        &self,
+        name: &str,
+        coding: &'static str,
+        sites: &[(&str, &str)],
+    ) -> Result<Server, CommandError> {
         let dir = self.scratch.dir(name)?;
         let access_log = dir.join("access.log");
         let Certificate { file, key, .. } = &self.certificate;
-        let config = format!(
+        let mut config = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nidle_timeout = \"1h\"\n[admin]\nlisten = \"unix:{}\"\n\
-             [log]\naccess = \"{}\"\n[[site]]\nhosts = [\"{HOST}\"]\nroot = \"{}\"\nphp = \"{}\"\ncron = \"off\"\naudit = false\n\
-             https_redirect = false\ntls = {{ cert = \"{}\", key = \"{}\" }}\ndense_after = 1\n{options}\n",
+             [log]\naccess = \"{}\"\n",
             dir.join("admin.sock").display(),
             access_log.display(),
-            self.root.display(),
-            self.php.address(),
-            file.display(),
-            key.display(),
         );
+        for (host, options) in sites {
+            let _ = write!(
+                config,
+                "[[site]]\nhosts = [\"{host}\"]\nroot = \"{}\"\nphp = \"{}\"\ncron = \"off\"\naudit = false\n\
+                 https_redirect = false\ntls = {{ cert = \"{}\", key = \"{}\" }}\ndense_after = 1\n{options}\n",
+                self.root.display(),
+                self.php.address(),
+                file.display(),
+                key.display(),
+            );
+        }
         let file = dir.join("galley.toml");
         fs::write(&file, config)?;
         let start = || Galley::start_config(&self.binary, &dir, &file);
@@ -97,13 +121,19 @@ impl DictionarySite {
         })
     }
 
-    /// Requests the pages until each has all its forms.
-    pub(super) fn fill(&self, server: &Server, paths: &[String]) -> Result<(), CommandError> {
-        let has_dictionary = server.coding == "dcz";
-        let coding = if has_dictionary { "br" } else { server.coding };
+    /// Requests the pages of a host until each has all its forms.
+    pub(super) fn fill(
+        &self,
+        server: &Server,
+        host: &str,
+        coding: &str,
+        paths: &[String],
+    ) -> Result<(), CommandError> {
+        let has_dictionary = coding == "dcz";
+        let coding = if has_dictionary { "br" } else { coding };
         let coding = format!("content-encoding: {coding}\r\n");
-        let urls: Result<Vec<String>, _> = paths.iter().map(|path| server.url(path)).collect();
-        let urls = urls?;
+        let urls = paths.iter().map(|path| server.url_of(host, path));
+        let urls: Vec<String> = urls.collect::<Result<_, _>>()?;
         let deadline = Instant::now() + TIMEOUT;
         let mut count = 0;
         loop {
@@ -131,7 +161,7 @@ impl DictionarySite {
         curl.args(["--silent", "--show-error", "--max-time", "60"])
             .args(["--dump-header", "-", "--cacert"])
             .arg(&self.certificate.file)
-            .args(["--connect-to", &format!("{HOST}::127.0.0.1:")])
+            .args(["--connect-to", "::127.0.0.1:"])
             .args(["--header", "Accept-Encoding: gzip, deflate, br, zstd"]);
         for field in fields {
             curl.args(["--header", field]);
@@ -155,7 +185,11 @@ impl Server {
     }
 
     pub(super) fn url(&self, path: &str) -> Result<String, CommandError> {
-        Ok(format!("https://{HOST}:{}{path}", self.tls_addr()?.port()))
+        self.url_of(HOST, path)
+    }
+
+    pub(super) fn url_of(&self, host: &str, path: &str) -> Result<String, CommandError> {
+        Ok(format!("https://{host}:{}{path}", self.tls_addr()?.port()))
     }
 
     /// The numbers of bytes of the bodies of the dictionaries that it has sent.
@@ -204,6 +238,39 @@ fn kinds(wordpress: &WordPress) -> Result<Vec<(&'static str, Vec<String>)>, Comm
 pub(super) const BR: &str = "dictionaries = false\ncompress = [\"br\", \"gzip\"]";
 pub(super) const ZSTD: &str = "dictionaries = false\ncompress = [\"zstd\", \"gzip\"]";
 pub(super) const DCZ: &str = "dictionaries = true\ncompress = [\"br\", \"gzip\"]";
+
+/// A site of the measurement of hits.
+#[derive(Clone, Copy)]
+pub(super) struct HitSite {
+    pub(super) host: &'static str,
+    /// That of the stored pages.
+    pub(super) coding: &'static str,
+    options: &'static str,
+}
+
+/// The sites of one process for the measurement of hits: two have the same options, and show what is noise.
+pub(super) const HIT_SITES: [HitSite; 4] = [
+    HitSite {
+        host: "off.test",
+        coding: "br",
+        options: BR,
+    },
+    HitSite {
+        host: "off-too.test",
+        coding: "br",
+        options: BR,
+    },
+    HitSite {
+        host: "on.test",
+        coding: "dcz",
+        options: DCZ,
+    },
+    HitSite {
+        host: "zstd.test",
+        coding: "zstd",
+        options: ZSTD,
+    },
+];
 
 /// The folder of dictionaries.
 pub(super) const DICTIONARIES: &str = "/galley-dictionary/";

@@ -6,7 +6,7 @@ use galley_testkit::{Chromium, Quartiles, Tab};
 
 use super::{
     super::{idle::wait_until_idle, processes::ProcessTree},
-    site::{BR, DCZ, DictionarySite, PAUSE, Server, TIMEOUT, ZSTD},
+    site::{BR, DCZ, DictionarySite, HOST, PAUSE, Server, TIMEOUT, ZSTD},
 };
 use crate::{error::CommandError, interrupt::Interrupt};
 
@@ -58,7 +58,7 @@ pub(super) fn run(
                 .scratch
                 .join(format!("chromium-{number}-{}", server.coding));
             let mut browser = Chromium::start_trusting(&dir, &site.certificate.pin)?;
-            site.fill(server, paths)?;
+            site.fill(server, HOST, server.coding, paths)?;
             wait_until_idle(interrupt, &[server.galley.pid()])?;
             let mut readings = Vec::new();
             let dictionaries = server.dictionaries().len();
