@@ -19,7 +19,7 @@ const GROUP_TAXONOMIES = array( 'post_translations', 'term_translations' );
 const LANGUAGE_TAXONOMIES = array( 'language', 'term_language', 'post_translations', 'term_translations' );
 
 /** What the source of code contains that may ask Polylang for languages without posts, or change where Polylang links to them. */
-const LISTS_LANGUAGES = '/\bPLL\s*\(|\bPLL_|\$polylang\b|WP_Syntex|get_languages_list|icl_get_languages|icl_ls_languages|wpml_active_languages|pll_(?:languages_list|hide_archive|rel_hreflang|(?:pre_)?translation_url)|\beval\s*\(/i';
+const LISTS_LANGUAGES = '/\bPLL\s*\(|(?-i:PLL_[A-Z])|\$polylang\b|WP_Syntex|get_languages_list|icl_get_languages|icl_ls_languages|wpml_active_languages|pll_(?:languages_list|hide_archive|rel_hreflang|(?:pre_)?translation_url)|\beval\s*\(/i';
 
 /** Maximum time of the search for such code, in seconds. After it, there may be some. */
 const SEARCH_SECONDS = 2;
