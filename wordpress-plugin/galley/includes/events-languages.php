@@ -51,10 +51,12 @@ function gather_language(): void {
 	$language = function_exists( 'pll_current_language' ) ? pll_current_language( 'term_id' ) : 0;
 	if ( is_numeric( $language ) && (int) $language > 0 ) {
 		tag( 'ln' . (int) $language );
-		if ( is_home() || is_front_page() || is_search() ) {
-			// Their heads link to the ones of all languages.
-			tag( 'le' );
-		}
+	}
+	$map = (string) get_query_var( 'sitemap' );
+	// These link to the ones of all languages: the heads of front pages and searches, with Yoast SEO also of their further pages, and sitemaps, except parts of WordPress's.
+	$is_linked = ( is_home() || is_front_page() || is_search() ) && ( ! is_paged() || defined( 'WPSEO_VERSION' ) );
+	if ( function_exists( 'pll_the_languages' ) && ( $is_linked || ! in_array( $map, array( '', 'posts', 'taxonomies', 'users' ), true ) ) ) {
+		tag( 'le' );
 	}
 }
 
