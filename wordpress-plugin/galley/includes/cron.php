@@ -135,11 +135,11 @@ function announce_rest(): void {
 }
 
 /**
- * Adds the tag of a task that code asks for while it renders the page, and another one if the task is not scheduled. Before that, plugins ask for their
- * tasks on each page, to schedule what is missing.
+ * Adds the tag of a task that code asks for while it renders a page or answers at an address of its own, as REST does, and another one if the task is
+ * not scheduled. Before that, plugins ask for their tasks on each page, to schedule what is missing.
  */
 function note_task_read( $event, $hook = '', $arguments = array() ) {
-	if ( did_action( 'template_redirect' ) || ( defined( 'REST_REQUEST' ) && REST_REQUEST ) ) {
+	if ( did_action( 'template_redirect' ) || doing_action( 'parse_request' ) ) {
 		$key = md5( serialize( $arguments ) ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- as in WordPress.
 		tag( 'cr.' . word( (string) $hook ) );
 		foreach ( (array) _get_cron_array() as $tasks ) {
