@@ -210,7 +210,10 @@ function on_new_language_term( int $term_id, string $taxonomy ): void {
 	if ( in_array( $taxonomy, GROUP_TAXONOMIES, true ) ) {
 		queue_group( $taxonomy, array(), translations_in( $term->description ) );
 	} elseif ( 'language' === $taxonomy ) {
-		queue_purge( others_list_languages() ? 'ht' : array( 'le', 'lta.language', 'lto.language' ) );
+		queue_purge( array( 'le', 'lta.language', 'lto.language' ) );
+		if ( others_list_languages() ) {
+			queue_purge( 'ht' );
+		}
 		// Until now, the address of its front page returned a 404 page.
 		queue_purge_of_word( rtrim( (string) wp_parse_url( home_url( '/' ), PHP_URL_PATH ), '/' ) . "/$term->slug/" );
 	}
