@@ -18,6 +18,9 @@ defined( 'ABSPATH' ) || exit;
 /** Maximum number of times that are announced at once. The plugin announces further times after the first of them. */
 const MAX_APPOINTMENTS = 8;
 
+/** Schedules before the first change of this request, by blog. */
+$GLOBALS['galley_tasks'] = array();
+
 /** Maximum number of blogs of a network that one run checks. The schedule of each blog requires one query. */
 const MAX_BLOGS = 500;
 
@@ -27,7 +30,11 @@ if ( server_runs_tasks() && ! defined( 'DISABLE_WP_CRON' ) ) {
 }
 add_action( 'update_option_cron', __NAMESPACE__ . '\\on_rescheduled' );
 add_action( 'add_option_cron', __NAMESPACE__ . '\\on_rescheduled' );
+add_action( 'update_option_cron', __NAMESPACE__ . '\\note_tasks', 10, 2 );
 add_action( 'shutdown', __NAMESPACE__ . '\\announce_rest', PHP_INT_MAX );
+if ( is_described() ) {
+	add_filter( 'pre_get_scheduled_event', __NAMESPACE__ . '\\note_task_read', PHP_INT_MAX, 3 );
+}
 if ( 'run' === cron_word() && is_multisite() && is_main_site() ) {
 	// If the main blog has no due tasks, wp-cron.php may end before any other action runs.
 	add_action( 'shutdown', __NAMESPACE__ . '\\wake_blogs', 0 );
@@ -125,6 +132,80 @@ function announce_rest(): void {
 		'due_ms' => $due,
 	);
 	call_for_site( '/cron', $body, 1.0 );
+}
+
+/**
+ * Adds the tag of a task that code asks for while it renders a page or answers at an address of its own, as REST does, and another one if the task is
+ * not scheduled. Before that, plugins ask for their tasks on each page, to schedule what is missing.
+ */
+function note_task_read( $event, $hook = '', $arguments = array() ) {
+	if ( did_action( 'template_redirect' ) || doing_action( 'parse_request' ) ) {
+		$key = md5( serialize( $arguments ) ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- as in WordPress.
+		tag( 'cr.' . word( (string) $hook ) );
+		foreach ( (array) _get_cron_array() as $tasks ) {
+			if ( isset( $tasks[ $hook ][ $key ] ) ) {
+				return $event;
+			}
+		}
+		tag( 'cm.' . word( (string) $hook ) );
+	}
+	return $event;
+}
+
+/**
+ * Records the schedule before the first change of this request, and queues purges of the pages that asked for tasks that differ at its end.
+ */
+function note_tasks( $old, $new = null ): void {
+	$blog  = get_current_blog_id();
+	$until = wp_doing_cron() ? time() : 0;
+	if ( ! isset( $GLOBALS['galley_tasks'][ $blog ] ) && ! array_filter( changed_tasks( (array) $old, (array) $new, $until ) ) ) {
+		return;
+	}
+	$GLOBALS['galley_tasks'][ $blog ] = $GLOBALS['galley_tasks'][ $blog ] ?? (array) $old;
+	later(
+		'tasks',
+		static function () use ( $blog, $until ): void {
+			list( $changed, $new ) = changed_tasks( $GLOBALS['galley_tasks'][ $blog ], (array) get_option( 'cron' ), $until );
+			unset( $GLOBALS['galley_tasks'][ $blog ] );
+			$tags = array();
+			foreach ( array_merge( $changed, $new ) as $hook ) {
+				// A page that schedules what is missing changes only pages that found it missing.
+				$tags[] = blog_prefix() . ( is_shared() && ! in_array( $hook, $changed, true ) ? 'cm.' : 'cr.' ) . word( $hook );
+			}
+			queue_observed( without_busy( $tags ) );
+		}
+	);
+}
+
+/**
+ * Returns the names of tasks that were changed, and of those that are only new. A task that was due has run. Pure.
+ *
+ * @param array $old   Schedule of WordPress: tasks by time, name and hash of their arguments.
+ * @param array $new   The same now.
+ * @param int   $until Tasks up to this time have run.
+ * @return array{string[], string[]}
+ */
+function changed_tasks( array $old, array $new, int $until ): array {
+	$times = array();
+	foreach ( array( $old, $new ) as $at => $schedule ) {
+		foreach ( array_filter( $schedule, 'is_array' ) as $time => $names ) {
+			foreach ( array_filter( $names, 'is_array' ) as $name => $tasks ) {
+				foreach ( array_keys( $tasks ) as $key ) {
+					$times[ $name ][ $key ][ $at ][] = (int) $time;
+				}
+			}
+		}
+	}
+	$found = array( array(), array() );
+	foreach ( $times as $name => $tasks ) {
+		foreach ( $tasks as $both ) {
+			$was = $both[0] ?? array();
+			if ( ( $was ? min( $was ) : PHP_INT_MAX ) > $until && $was !== ( $both[1] ?? array() ) ) {
+				$found[ $was ? 0 : 1 ][] = (string) $name;
+			}
+		}
+	}
+	return array_map( 'array_values', array_map( 'array_unique', $found ) );
 }
 
 /**

@@ -18,11 +18,18 @@ const GROUP_TAXONOMIES = array( 'post_translations', 'term_translations' );
 /** Taxonomies of Polylang whose terms have no pages. */
 const LANGUAGE_TAXONOMIES = array( 'language', 'term_language', 'post_translations', 'term_translations' );
 
+/** What the source of code contains that may ask Polylang for languages without posts, or change where Polylang links to them. */
+const LISTS_LANGUAGES = '/\bPLL\s*\(|(?-i:PLL_[A-Z])|\$polylang\b|WP_Syntex|get_languages_list|icl_get_languages|icl_ls_languages|wpml_active_languages|pll_(?:languages_list|hide_archive|rel_hreflang|(?:pre_)?translation_url)|\beval\s*\(/i';
+
+/** Maximum time of the search for such code, in seconds. After it, there may be some. */
+const SEARCH_SECONDS = 2;
+
 /** Meta field of a language's term that contains the strings of the site and its plugins. */
 const STRINGS_FIELD = '_pll_strings_translations';
 
 add_action( 'pll_save_post', __NAMESPACE__ . '\\on_polylang_post', 10, 3 );
 add_filter( 'pll_is_cache_active', __NAMESPACE__ . '\\has_cache' );
+add_action( 'wp_loaded', __NAMESPACE__ . '\\watch_switchers' );
 add_action( 'wpml_after_save_post', __NAMESPACE__ . '\\on_wpml_post', 10, 2 );
 
 /**
@@ -45,6 +52,34 @@ function gather_language(): void {
 	if ( is_numeric( $language ) && (int) $language > 0 ) {
 		tag( 'ln' . (int) $language );
 	}
+	$map = (string) get_query_var( 'sitemap' );
+	// These link to the ones of all languages: the heads of front pages and searches, with Yoast SEO also of their further pages, and sitemaps, except parts of WordPress's.
+	$is_linked = ( is_home() || is_front_page() || is_search() ) && ( ! is_paged() || defined( 'WPSEO_VERSION' ) );
+	if ( function_exists( 'pll_the_languages' ) && ( $is_linked || ! in_array( $map, array( '', 'posts', 'taxonomies', 'users' ), true ) ) ) {
+		tag( 'le' );
+	}
+}
+
+/**
+ * Watches the settings of language switchers. Polylang 3.9 reports callbacks of the older filter.
+ */
+function watch_switchers(): void {
+	if ( function_exists( 'pll_the_languages' ) ) {
+		$is_new = class_exists( 'WP_Syntex\\Polylang\\Switcher\\Switcher' );
+		add_filter( $is_new ? 'pll_language_switcher_settings' : 'pll_the_languages_args', __NAMESPACE__ . '\\note_switcher', PHP_INT_MAX );
+	}
+}
+
+/**
+ * Returns the settings of a language switcher, and adds the tag of pages that show languages without posts, if it shows them.
+ *
+ * @param mixed $settings Settings with `hide_if_empty`. Polylang hides these languages by default.
+ */
+function note_switcher( $settings ) {
+	if ( is_array( $settings ) && empty( $settings['hide_if_empty'] ?? true ) ) {
+		tag( 'le' );
+	}
+	return $settings;
 }
 
 /**
@@ -109,6 +144,64 @@ function queue_language_term( array $old, ?array $new ): void {
 	}
 }
 
+/**
+ * Returns whether code of plugins and themes may ask Polylang for languages without posts. No filter tells which page does.
+ */
+function others_list_languages(): bool {
+	$polylang = function_exists( 'pll_the_languages' ) ? (string) ( new \ReflectionFunction( 'pll_the_languages' ) )->getFileName() : '';
+	$until    = microtime( true ) + SEARCH_SECONDS;
+	foreach ( places_of_code( $polylang ) as $place ) {
+		try {
+			$files = is_dir( $place ) ? new \RecursiveIteratorIterator( new \RecursiveDirectoryIterator( $place, \FilesystemIterator::FOLLOW_SYMLINKS ), \RecursiveIteratorIterator::LEAVES_ONLY, \RecursiveIteratorIterator::CATCH_GET_CHILD ) : array( $place );
+			foreach ( $files as $file ) {
+				$is_code = preg_match( '/\.(?:php\d?|inc|phtml|twig|latte|tpl)$/iD', (string) $file ) && (string) $file !== $polylang;
+				if ( microtime( true ) > $until || ( $is_code && lists_languages( (string) file_get_contents( (string) $file ) ) ) ) {
+					return true;
+				}
+			}
+		} catch ( \UnexpectedValueException $unreadable ) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/**
+ * Returns whether code may ask Polylang for languages without posts. Code that is evaluated may do anything. Pure.
+ *
+ * @param string $code Source of a file.
+ */
+function lists_languages( string $code ): bool {
+	return 0 !== preg_match( LISTS_LANGUAGES, $code );
+}
+
+/**
+ * Returns the folders and files with code of active plugins and the theme, and other files of this request; not Polylang, WordPress and this plugin.
+ *
+ * @param string $polylang A file of Polylang.
+ * @return string[]
+ */
+function places_of_code( string $polylang ): array {
+	$is_within = static function ( string $file, string $folder ): bool {
+		return '' !== $folder && 0 === strpos( $file, $folder . DIRECTORY_SEPARATOR );
+	};
+	$all       = (string) realpath( WP_PLUGIN_DIR );
+	$places    = array( WPMU_PLUGIN_DIR, get_template_directory(), get_stylesheet_directory() );
+	$plugins   = array_merge( wp_get_active_and_valid_plugins(), is_multisite() ? wp_get_active_network_plugins() : array() );
+	foreach ( $plugins as $file ) {
+		$folder = (string) realpath( dirname( $file ) );
+		if ( dirname( __DIR__ ) !== $folder && ( $all === $folder || ! $is_within( $polylang, $folder ) ) ) {
+			$places[] = $all === $folder ? $file : $folder;
+		}
+	}
+	foreach ( get_included_files() as $file ) {
+		if ( ! is_core_file( $file ) && ! $is_within( $file, $all ) && ! $is_within( $file, dirname( __DIR__ ) ) ) {
+			$places[] = $file;
+		}
+	}
+	return array_unique( array_filter( array_map( 'realpath', $places ) ) );
+}
+
 function on_new_language_term( int $term_id, string $taxonomy ): void {
 	$term = get_term( $term_id, $taxonomy );
 	if ( ! $term instanceof \WP_Term ) {
@@ -117,8 +210,10 @@ function on_new_language_term( int $term_id, string $taxonomy ): void {
 	if ( in_array( $taxonomy, GROUP_TAXONOMIES, true ) ) {
 		queue_group( $taxonomy, array(), translations_in( $term->description ) );
 	} elseif ( 'language' === $taxonomy ) {
-		// The front page and lists link to the ones of all languages.
-		queue_purge( 'ht' );
+		queue_purge( array( 'le', 'lta.language', 'lto.language' ) );
+		if ( others_list_languages() ) {
+			queue_purge( 'ht' );
+		}
 		// Until now, the address of its front page returned a 404 page.
 		queue_purge_of_word( rtrim( (string) wp_parse_url( home_url( '/' ), PHP_URL_PATH ), '/' ) . "/$term->slug/" );
 	}

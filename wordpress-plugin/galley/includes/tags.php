@@ -33,6 +33,7 @@
  *   sq.  a statement with its result        tv.  a table of which all statements have such tags (statements.php)
  *   so.  a setting of the network           om. a transient that the page found missing
  *   ht pages with the theme                 b   every page of a blog
+ *   le  languages without posts (Polylang)  cr. a task in the schedule             cm.  one that is not scheduled
  *   uf5.KEY, tf5.KEY one field of a user or a term; its class is that of `uf5`
  *   mba parts that only one member sees, of all members
  *

@@ -49,6 +49,23 @@ final class ChangesTest extends TestCase {
 		$this->assertSame( array(), Galley\post_changes( 7, self::draft(), self::draft() )['tags'] );
 	}
 
+	public function test_tasks_that_an_edit_schedules_or_clears_are_changed_and_those_that_ran_are_not(): void {
+		$task = static fn( string $name, string $key = 'a' ): array => array( $name => array( $key => array( 'args' => array() ) ) );
+		$rows = array(
+			'scheduled'               => array( array(), array( 50 => $task( 'x' ) ), 0, array( array(), array( 'x' ) ) ),
+			'cleared'                 => array( array( 50 => $task( 'x' ) ), array(), 0, array( array( 'x' ), array() ) ),
+			'moved'                   => array( array( 50 => $task( 'x' ) ), array( 60 => $task( 'x' ) ), 0, array( array( 'x' ), array() ) ),
+			'another one of the name' => array( array( 50 => $task( 'x' ) ), array( 50 => array( 'x' => array( 'a' => array(), 'b' => array() ) ) ), 0, array( array(), array( 'x' ) ) ),
+			'ran'                     => array( array( 50 => $task( 'x' ) ), array( 60 => $task( 'x' ) ), 50, array( array(), array() ) ),
+			'ran once'                => array( array( 50 => $task( 'x' ) ), array(), 55, array( array(), array() ) ),
+			'cleared by a task'       => array( array( 50 => $task( 'x' ), 70 => $task( 'y' ) ), array(), 55, array( array( 'y' ), array() ) ),
+			'the same'                => array( array( 50 => $task( 'x' ), 'version' => 2 ), array( 'version' => 2, 50 => $task( 'x' ) ), 0, array( array(), array() ) ),
+		);
+		foreach ( $rows as $name => list( $old, $new, $until, $changed ) ) {
+			$this->assertSame( $changed, Galley\changed_tasks( $old, $new, $until ), $name );
+		}
+	}
+
 	public function test_a_menu_change_of_a_language_purges_pages_with_the_old_menu(): void {
 		$menus = static function ( array $languages ): array {
 			return array( 'nav_menus' => array( 'theme' => array( 'primary' => $languages ) ) );

@@ -46,6 +46,44 @@ final class LanguagesTest extends TestCase {
 		$this->assertSame( array( 'b' ), Galley\language_tags( $german, null ) );
 	}
 
+	public function test_only_switchers_that_show_languages_without_posts_depend_on_them(): void {
+		$rows = array(
+			array( array(), false ),
+			array( array( 'hide_if_empty' => 1 ), false ),
+			array( array( 'hide_if_empty' => true, 'show_flags' => 0 ), false ),
+			array( array( 'hide_if_empty' => 0 ), true ),
+			array( array( 'hide_if_empty' => '' ), true ),
+		);
+		foreach ( $rows as list( $settings, $shows ) ) {
+			$GLOBALS['galley_tags'] = array();
+			$this->assertSame( $settings, Galley\note_switcher( $settings ) );
+			$this->assertSame( $shows, Galley\has_tag( 'le' ), serialize( $settings ) );
+		}
+	}
+
+	public function test_code_that_may_list_all_languages_is_found(): void {
+		$lists = array(
+			'foreach ( pll_languages_list() as $slug ) {',
+			'$all = PLL()->model->languages->get_list();',
+			'$all = $polylang->model->get_languages_list();',
+			'{% for slug in function("pll_languages_list") %}',
+			"add_filter( 'pll_translation_url', 'theme_translation' );",
+			"add_filter( 'pll_hide_archive_translation_url', '__return_false' );",
+			"get_transient( 'pll_languages_list' )",
+			"apply_filters( 'wpml_active_languages', null )",
+			'icl_get_languages( "skip_missing=0" )',
+			'class Theme_Switcher extends PLL_Walker_List {}',
+			'new \\WP_Syntex\\Polylang\\Switcher\\Switcher()',
+			'eval( $snippet );',
+		);
+		foreach ( $lists as $code ) {
+			$this->assertTrue( Galley\lists_languages( $code ), $code );
+		}
+		foreach ( array( 'pll_the_languages();', 'pll_current_language()', 'pll_get_post( 3 )', 'do_action( "polylang" )', 'evaluate( $x )' ) as $code ) {
+			$this->assertFalse( Galley\lists_languages( $code ), $code );
+		}
+	}
+
 	public function test_translation_groups_are_not_visible_terms(): void {
 		$this->assertContains( 'language', Galley\CONJOINED_TAXONOMIES );
 		$this->assertSame( array( 'post_translations', 'term_translations' ), Galley\GROUP_TAXONOMIES );

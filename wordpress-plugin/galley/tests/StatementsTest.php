@@ -370,9 +370,13 @@ final class StatementsTest extends TestCase {
 		$tags                             = array_values( array_unique( $tags ) );
 		$GLOBALS['galley_purges']['hard'] = array();
 		$database->slow                   = true;
+		$began                            = microtime( true );
 		Galley\queue_changed_results( array( 'wp_t' ) );
 		$purged = array_keys( $GLOBALS['galley_purges']['hard'] );
-		// The first statements are verified. Their number depends on the machine.
+		// The first statements are verified. The number of the others depends on the machine.
+		if ( microtime( true ) - $began < Galley\MAX_VERIFY_SECONDS ) {
+			$this->assertGreaterThanOrEqual( Galley\MIN_VERIFIED, count( $tags ) - count( $purged ) );
+		}
 		$this->assertSame( array_slice( $tags, count( $tags ) - count( $purged ) ), $purged );
 		$this->assertGreaterThanOrEqual( 5, count( $purged ) );
 		$this->assertCount( count( $tags ) - count( $purged ), $database->registry );

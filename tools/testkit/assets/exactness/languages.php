@@ -20,7 +20,9 @@ add_filter( 'term_link', 'exact_languages_term_link', 20, 2 );
 add_filter( 'redirect_canonical', static fn( $url ) => 'de' === pll_current_language() ? false : $url );
 add_filter( 'theme_mod_nav_menu_locations', 'exact_languages_menus', 20 );
 add_filter( 'option_blogname', 'exact_languages_text', 20 );
-add_action( 'wp_body_open', 'pll_the_languages' );
+add_action( 'wp_body_open', static fn() => pll_the_languages() );
+add_action( 'wp_head', 'exact_languages_alternates' );
+add_shortcode( 'all_languages', 'exact_languages_all' );
 add_action( 'template_redirect', 'exact_languages_cookie' );
 add_action( 'save_post', 'exact_languages_saved', 10, 2 );
 add_action( 'before_delete_post', 'exact_languages_gone' );
@@ -71,7 +73,7 @@ function pll_current_language( string $field = 'slug' ) {
 /** Below its directory every language has all addresses; the default one has none. */
 function exact_languages_rules( array $rules ): array {
 	$more = array();
-	foreach ( array_diff( array( 'de', 'en', 'fr' ), array( pll_default_language() ) ) as $slug ) {
+	foreach ( array_diff( array_keys( exact_languages() ), array( pll_default_language() ) ) as $slug ) {
 		$more[ "$slug/?$" ] = "index.php?lang=$slug";
 		foreach ( $rules as $rule => $query ) {
 			$more[ "$slug/" . ltrim( (string) $rule, '^' ) ] = "$query&lang=$slug";
@@ -197,30 +199,53 @@ function exact_languages_term_link( string $url, WP_Term $term ): string {
 	return in_array( $term->taxonomy, array( 'category', 'post_tag' ), true ) ? exact_languages_in( $url, exact_languages_of( $term->term_id, 'term_language' ) ) : $url;
 }
 
-/** The address of the page at hand in a language; that of its front page where there is no translation. */
-function exact_languages_url( string $slug ): string {
+/**
+ * The address of the page at hand in a language, or an empty string. The front page and searches have one in each language; of others only
+ * those that have posts.
+ */
+function exact_languages_translation( string $slug ): string {
 	$about = get_queried_object();
-	$url   = '';
-	if ( is_singular() && $about instanceof WP_Post && $slug !== pll_current_language() ) {
-		$other = pll_get_post_translations( $about->ID )[ $slug ] ?? 0;
-		$url   = $other && 'publish' === get_post_status( $other ) ? get_permalink( $other ) : '';
-	} elseif ( $about instanceof WP_Term && $slug !== pll_current_language() ) {
-		$other = pll_get_term_translations( $about->term_id )[ $slug ] ?? 0;
-		$term  = $other ? get_term( $other ) : null;
-		$url   = $term instanceof WP_Term && $term->count ? get_term_link( $term ) : '';
+	if ( is_singular() && $about instanceof WP_Post ) {
+		$other = pll_get_post_language( $about->ID ) === $slug ? $about->ID : ( pll_get_post_translations( $about->ID )[ $slug ] ?? 0 );
+		return $other && 'publish' === get_post_status( $other ) ? (string) get_permalink( $other ) : '';
 	}
-	return is_string( $url ) && '' !== $url ? $url : exact_languages_in( home_url( '/' ), $slug );
+	if ( $about instanceof WP_Term ) {
+		$other = exact_languages_of( $about->term_id, 'term_language' ) === $slug ? $about->term_id : ( pll_get_term_translations( $about->term_id )[ $slug ] ?? 0 );
+		$term  = $other ? get_term( $other ) : null;
+		return $term instanceof WP_Term && $term->count ? (string) get_term_link( $term ) : '';
+	}
+	if ( is_search() ) {
+		return exact_languages_in( home_url( '/?s=' . rawurlencode( get_search_query( false ) ) ), $slug );
+	}
+	return is_front_page() ? exact_languages_in( home_url( '/' ), $slug ) : '';
 }
 
-/** The switcher: languages that have posts. */
-function pll_the_languages(): void {
+/** Links to the page at hand in all languages, unless it is in one only. Languages without posts count. */
+function exact_languages_alternates(): void {
+	$urls = array_filter( array_map( 'exact_languages_translation', array_combine( array_keys( exact_languages() ), array_keys( exact_languages() ) ) ) );
+	foreach ( is_paged() || count( $urls ) < 2 ? array() : $urls as $slug => $url ) {
+		echo '<link rel="alternate" href="' . esc_url( $url ) . '" hreflang="' . esc_attr( $slug ) . "\" />\n";
+	}
+}
+
+/** The switcher: by default the languages that have posts. Without a translation, it links to the front page of the language. */
+function pll_the_languages( array $args = array() ): void {
+	$args = apply_filters( 'pll_the_languages_args', array_merge( array( 'hide_if_empty' => 1 ), $args ) );
 	echo '<ul class="languages">';
 	foreach ( exact_languages() as $slug => $language ) {
-		if ( $language['count'] ) {
-			echo '<li lang="' . esc_attr( $slug ) . '"><a href="' . esc_url( exact_languages_url( $slug ) ) . '">' . esc_html( $language['name'] ) . '</a></li>';
+		if ( $language['count'] || ! $args['hide_if_empty'] ) {
+			$url = exact_languages_translation( $slug );
+			echo '<li lang="' . esc_attr( $slug ) . '"><a href="' . esc_url( '' === $url ? exact_languages_in( home_url( '/' ), $slug ) : $url ) . '">' . esc_html( $language['name'] ) . '</a></li>';
 		}
 	}
 	echo '</ul>';
+}
+
+/** A switcher in the text of a page, also with languages that have no posts. */
+function exact_languages_all(): string {
+	ob_start();
+	pll_the_languages( array( 'hide_if_empty' => 0 ) );
+	return (string) ob_get_clean();
 }
 
 /** The menu of the language in each place of the theme. */

@@ -123,6 +123,7 @@ function lists(): void {
 	add( 'page', 'most-sold', 'Most sold', '[best_selling_products limit="6"]' );
 	add( 'page', 'our-choice', 'Our choice', '[featured_products limit="6"]' );
 	add( 'page', 'coffees', 'Coffees', '[products category="coffee" limit="12"]' );
+	add( 'page', 'languages', 'Languages', '[all_languages]' );
 }
 
 /** German: translations of some posts and pages, of a category, and a menu. */
@@ -209,7 +210,7 @@ function shop_pages(): void {
 	foreach ( get_terms( array( 'taxonomy' => array( 'product_cat', 'product_tag', 'pa_colour' ) ) ) as $term ) {
 		$pages[] = get_term_link( $term );
 	}
-	foreach ( array( 'offers', 'most-sold', 'our-choice', 'coffees', 'about', 'contact', 'plain', 'latest', 'uber-uns', 'kontakt' ) as $slug ) {
+	foreach ( array( 'offers', 'most-sold', 'our-choice', 'coffees', 'languages', 'about', 'contact', 'plain', 'latest', 'uber-uns', 'kontakt' ) as $slug ) {
 		$pages[] = get_permalink( post( $slug ) );
 	}
 	$news = posts();
@@ -222,7 +223,7 @@ function shop_pages(): void {
 	foreach ( array( 'harbour', 'kitchen', 'hafen', 'kueche' ) as $slug ) {
 		$pages[] = get_term_link( $slug, 'category' );
 	}
-	$more = array( '/', '/page/2/', '/de/', '/shop/', '/shop/page/2/', '/shop/page/3/', '/shop/?orderby=price', '/shop/?orderby=popularity', '/shop/?orderby=rating', '/shop/?max_price=15', '/shop/feed/', '/feed/', '/de/feed/', '/de/allein/', '/de/die-faehre/', '/2024/05/', '/author/mara/', '/?s=ferry', '/product/oolong/', '/wp-json/wp/v2/product', '/wp-json/wp/v2/product/' . post( 'assam' ), '/wp-json/wp/v2/posts', '/wp-sitemap-posts-product-1.xml', '/wp-sitemap-taxonomies-product_cat-1.xml' );
+	$more = array( '/', '/page/2/', '/de/', '/shop/', '/shop/page/2/', '/shop/page/3/', '/shop/?orderby=price', '/shop/?orderby=popularity', '/shop/?orderby=rating', '/shop/?max_price=15', '/shop/feed/', '/feed/', '/de/feed/', '/nl/', '/de/allein/', '/de/die-faehre/', '/2024/05/', '/author/mara/', '/?s=ferry', '/product/oolong/', '/wp-json/wp/v2/product', '/wp-json/wp/v2/product/' . post( 'assam' ), '/wp-json/wp/v2/posts', '/wp-sitemap-posts-product-1.xml', '/wp-sitemap-taxonomies-product_cat-1.xml' );
 	foreach ( array_unique( array_merge( $more, $pages ) ) as $target ) {
 		echo 'page any ' . preg_replace( '~^https?://[^/]+~', '', (string) $target ) . "\n";
 	}

@@ -99,9 +99,8 @@ pub(super) const EVENTS: &[Event] = &[
         },
     ),
     event("language-new", CLI, "a new language without posts", |e| {
-        e.command_line("wp_insert_term( 'Nederlands', 'language', array( 'slug' => 'nl' ) );")
-    })
-    .changes_nothing(),
+        e.command_line("exact_languages_add( 'nl', 'Nederlands' ); flush_rewrite_rules( false );")
+    }),
     event("language-first", CLI, "the first post of a language", |e| {
         e.command_line(
             "$id = wp_insert_post( array( 'post_title' => 'Le bac', 'post_content' => 'Il va.', 'post_status' => 'draft', 'post_author' => 1, 'post_date' => '2022-04-02 12:00:00' ) ); \

@@ -131,6 +131,13 @@ pub const HELD: &[Rule] = &[
         writes: &["*"],
         times: LIVING,
     },
+    // Tasks that an edit schedules or clears.
+    Rule {
+        reads: &["scheduled task"],
+        places: &["*"],
+        writes: &["wp_schedule_single_event", "wp_clear_scheduled_hook"],
+        times: LIVING,
+    },
 ];
 
 /// All circumstances but the death of PHP.
