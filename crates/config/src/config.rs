@@ -88,6 +88,8 @@ pub struct ServerConfig {
     pub listen_tls: Vec<Listen>,
     /// The UDP addresses of HTTP/3; never a path.
     pub listen_quic: Vec<Listen>,
+    /// Whether HTTP/3 accepts requests before a handshake is complete.
+    pub early_data: bool,
     /// The oldest TLS version that Galley accepts from clients.
     pub tls_min_version: TlsVersion,
     /// What the process has from its start until its end.

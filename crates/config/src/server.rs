@@ -29,6 +29,7 @@ pub(crate) fn server(
         listen: section.value("listen"),
         listen_tls: section.get("listen_tls").unwrap_or_default(),
         listen_quic: quic(section),
+        early_data: section.value("early_data"),
         tls_min_version: match section.value::<String>("tls_min_version").as_str() {
             "1.3" => TlsVersion::V13,
             _ => TlsVersion::V12,

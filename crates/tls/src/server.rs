@@ -1,7 +1,8 @@
 //! The TLS settings that all handshakes with clients share.
 //!
 //! Sessions are resumed with tickets, whose keys are valid for six hours, rotate, and are never written to disk. Sessions are
-//! stored only for the few TLS 1.2 clients that do not accept tickets. There is no early data, because it can be replayed.
+//! stored only for the few TLS 1.2 clients that do not accept tickets. There is no early data, because it can be replayed, except over
+//! QUIC if [`Acceptor::permit_early_data`] was called: its sessions are stored, too, and each is valid once.
 
 use std::sync::Arc;
 
@@ -56,23 +57,39 @@ pub fn acceptor(
         config.ticketer = aws_lc_rs::Ticketer::new()?;
         config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
     }
+    let mut quic = quic(certificates)?;
+    quic.ticketer = Arc::clone(&config.ticketer);
+    quic.session_storage = Arc::clone(&config.session_storage);
     Ok(Acceptor {
-        quic: Arc::new(quic(certificates, &config)?),
+        quic: Arc::new(quic),
         config: Arc::new(config),
         certificates: Arc::clone(certificates),
     })
 }
 
-/// The settings for handshakes of QUIC.
-fn quic(
-    certificates: &Arc<Certificates>,
-    tcp: &ServerConfig,
-) -> Result<ServerConfig, rustls::Error> {
+impl Acceptor {
+    /// Accepts early data over QUIC.
+    ///
+    /// A ticket is valid once, so that nobody can replay early data (RFC 8446 section 8.1): it names a session in the memory of this
+    /// process. The sessions are those of this acceptor alone, because a client assumes the settings of the connection that issued its
+    /// ticket (RFC 9114 section 7.2.4.2), and the next configuration may have others.
+    ///
+    /// Errors: only if the TLS library cannot be used.
+    pub fn permit_early_data(&mut self) -> Result<(), rustls::Error> {
+        let mut config = quic(&self.certificates)?;
+        config.session_storage = ServerSessionMemoryCache::new(EARLY_SESSIONS);
+        // QUIC has limits of its own, and no other value is permitted (RFC 9001 section 4.6.1).
+        config.max_early_data_size = u32::MAX;
+        self.quic = Arc::new(config);
+        Ok(())
+    }
+}
+
+/// The settings for handshakes of QUIC, without tickets.
+fn quic(certificates: &Arc<Certificates>) -> Result<ServerConfig, rustls::Error> {
     let resolver = Arc::clone(certificates);
     let mut config = builder(MinTlsVersion::Tls13)?.with_cert_resolver(resolver);
     config.alpn_protocols = vec![H3.to_vec()];
-    config.ticketer = Arc::clone(&tcp.ticketer);
-    config.session_storage = Arc::clone(&tcp.session_storage);
     Ok(config)
 }
 
@@ -92,6 +109,9 @@ fn builder(
 
 /// The maximum number of stored sessions, of some hundred bytes each.
 const SESSIONS: usize = 1024;
+
+/// The maximum number of stored sessions with early data: two for each visitor, about 6 MB together.
+const EARLY_SESSIONS: usize = 16_384;
 
 #[cfg(test)]
 mod tests {
@@ -127,5 +147,29 @@ mod tests {
         let kind = format!("{:?}", one.ticketer);
         assert!(kind.starts_with("TicketRotator"), "{kind}");
         assert_eq!(one.max_early_data_size, 0);
+    }
+
+    #[test]
+    fn early_data_is_for_quic_alone_and_needs_stored_sessions() {
+        let certificates = Arc::new(Certificates::default());
+        let mut one = acceptor(&certificates, MinTlsVersion::Tls12, &[H2], None).unwrap();
+        one.permit_early_data().unwrap();
+        assert_eq!(one.quic.max_early_data_size, u32::MAX);
+        assert_eq!(one.quic.alpn_protocols, [H3]);
+        // With a ticketer, a ticket would be valid more than once.
+        assert!(!one.quic.ticketer.enabled() && one.quic.session_storage.can_cache());
+        assert_eq!(one.config.max_early_data_size, 0);
+        assert!(one.config.ticketer.enabled());
+        let (id, session) = (b"id".to_vec(), b"a session".to_vec());
+        assert!(one.quic.session_storage.put(id.clone(), session.clone()));
+        // What was on is off after a reload, and the other way.
+        let mut next = acceptor(&certificates, MinTlsVersion::Tls12, &[H2], Some(&one)).unwrap();
+        assert_eq!(next.quic.max_early_data_size, 0);
+        assert!(next.quic.ticketer.enabled());
+        assert_eq!(next.quic.session_storage.take(&id), None);
+        next.permit_early_data().unwrap();
+        assert_eq!(next.quic.session_storage.take(&id), None);
+        assert_eq!(one.quic.session_storage.take(&id), Some(session));
+        assert_eq!(one.quic.session_storage.take(&id), None);
     }
 }

@@ -9,6 +9,8 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example(r#"["0.0.0.0:443", "[::]:443"]"#),
     row(OptionSection::Server, "listen_quic", List(&ValueKind::Listen), "The UDP addresses of HTTP/3, for all sites with `tls`. Usually those of `listen_tls`. Browsers learn of them from `Alt-Svc`.")
         .or("[]").example(r#"["0.0.0.0:443", "[::]:443"]"#),
+    row(OptionSection::Server, "early_data", ValueKind::Flag, "Whether clients that return over HTTP/3 may send requests with the first datagram (0-RTT). Only [stored pages and files](../how-to/http3.md#early-data) answer these at once.")
+        .or("false"),
     row(OptionSection::Server, "tls_min_version", Word(&["1.2", "1.3"]), "The oldest TLS version of clients.")
         .or(r#""1.2""#),
     row(OptionSection::Site, "listen_tls", List(&ValueKind::Listen), "The TLS listeners of the site.")

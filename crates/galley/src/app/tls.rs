@@ -116,7 +116,13 @@ fn acceptor_of(
         TlsVersion::V13 => MinTlsVersion::Tls13,
     };
     let acceptor = acceptor(certificates, least, PROTOCOLS, before);
-    acceptor.map(Some).map_err(ServerStartError::Tls)
+    let mut acceptor = acceptor.map_err(ServerStartError::Tls)?;
+    if config.server.early_data {
+        acceptor
+            .permit_early_data()
+            .map_err(ServerStartError::Tls)?;
+    }
+    Ok(Some(acceptor))
 }
 
 impl Tls {

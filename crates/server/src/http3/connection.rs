@@ -6,10 +6,12 @@ use std::time::Instant;
 
 use galley_http::h2;
 use galley_http::h3::{self, H3Code, H3Error, UniOutput};
+use galley_http::hpack::Block;
 use quinn_proto::crypto::rustls::HandshakeData;
 use quinn_proto::{Dir, Event, Side, StreamEvent, StreamId, VarInt};
 
 use super::clocks::Http3Stage;
+use super::exchange::Http3Head;
 use super::hit;
 use super::link::ConnectionLink;
 use super::state::{Http3State, STREAM_KINDS};
@@ -26,6 +28,13 @@ impl Http3State {
         while let Some(event) = self.quic.poll() {
             let handled = match event {
                 Event::Connected => self.open(link, now),
+                Event::HandshakeDataReady => {
+                    // Requests in early data come before the connection is open.
+                    if self.quic.has_0rtt() {
+                        self.select_sites();
+                    }
+                    Ok(())
+                }
                 Event::ConnectionLost { .. } => {
                     self.end(&link.core);
                     Ok(())
@@ -33,10 +42,7 @@ impl Http3State {
                 Event::Stream(event) if self.stage != Http3Stage::Ended => {
                     self.stream_event(link, &event)
                 }
-                Event::Stream(_)
-                | Event::HandshakeDataReady
-                | Event::DatagramReceived
-                | Event::DatagramsUnblocked => Ok(()),
+                Event::Stream(_) | Event::DatagramReceived | Event::DatagramsUnblocked => Ok(()),
             };
             if let Err(error) = handled {
                 self.fail(&link.core, now, error);
@@ -55,11 +61,7 @@ impl Http3State {
         let core = &link.core;
         core.counters.handshake(Handshake::Full);
         self.unvalidated.end();
-        let data = self.quic.crypto_session().handshake_data();
-        let data = data.and_then(|data| data.downcast::<HandshakeData>().ok());
-        let name = data.and_then(|data| data.server_name);
-        let presented = SelectedCertificates::new(&self.certificates, name.as_deref());
-        self.sites = Arc::new(self.sites.under(presented));
+        self.select_sites();
         self.stage = Http3Stage::Open;
         if !link.take_slot(self.endpoints.client, &self.sites) {
             // No flood: many clients can share an address.
@@ -73,7 +75,37 @@ impl Http3State {
         let control = self.quic.streams().open(Dir::Uni);
         let control = control.ok_or(H3Error::Connection(H3Code::StreamCreation))?;
         self.control = Some(control);
-        self.write_control(&preface)
+        self.write_control(&preface)?;
+        if self.closes_when_open {
+            self.begin_closing();
+        }
+        self.answer_early(link)
+    }
+
+    /// Selects the sites whose hosts may be requested, by the certificate that the client gets.
+    fn select_sites(&mut self) {
+        let data = self.quic.crypto_session().handshake_data();
+        let data = data.and_then(|data| data.downcast::<HandshakeData>().ok());
+        let name = data.and_then(|data| data.server_name);
+        let presented = SelectedCertificates::new(&self.certificates, name.as_deref());
+        self.sites = Arc::new(self.sites.under(presented));
+    }
+
+    /// Answers the requests that have waited for the end of the handshake, in their order.
+    fn answer_early(&mut self, link: &Rc<ConnectionLink>) -> Result<(), H3Error> {
+        let waiting = self.streams.iter_mut();
+        let waiting = waiting.filter_map(|(id, stream)| Some((*id, stream.early.take()?)));
+        let mut waiting: Vec<_> = waiting.collect();
+        waiting.sort_unstable_by_key(|(id, _)| *id);
+        for (id, head) in waiting {
+            match head {
+                Http3Head::Read(block) => self.answer_head(link, id, block)?,
+                head @ (Http3Head::Parsed(..) | Http3Head::TooLarge) => {
+                    hit::begin_task(self, link, id, head, Instant::now());
+                }
+            }
+        }
+        Ok(())
     }
 
     fn stream_event(
@@ -152,19 +184,7 @@ impl Http3State {
             Ok(StreamInput::Head) => {
                 stream.head_until = None;
                 self.clocks.requests += 1;
-                let is_sized = h2::fields_of(&block).any(|(name, _)| name == b"content-length");
-                let behind = if is_sized {
-                    stream.behind_sized_head(&mut self.quic)
-                } else {
-                    stream.behind_head(&mut self.quic, &mut self.h3.flood)
-                };
-                match behind {
-                    Ok(behind) => {
-                        hit::answer(self, link, id, block, behind);
-                        return Ok(());
-                    }
-                    Err(failure) => return self.stream_failed(core, id, failure),
-                }
+                return self.answer_head(link, id, block);
             }
             Ok(StreamInput::HeadTooLarge) => {
                 stream.head_until = None;
@@ -180,6 +200,29 @@ impl Http3State {
             Err(failure) => return self.stream_failed(core, id, failure),
         }
         core.spare.return_block(block);
+        Ok(())
+    }
+
+    /// Begins to answer a request whose head is complete.
+    fn answer_head(
+        &mut self,
+        link: &Rc<ConnectionLink>,
+        id: StreamId,
+        block: Block,
+    ) -> Result<(), H3Error> {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return Ok(());
+        };
+        let is_sized = h2::fields_of(&block).any(|(name, _)| name == b"content-length");
+        let behind = if is_sized {
+            stream.behind_sized_head(&mut self.quic)
+        } else {
+            stream.behind_head(&mut self.quic, &mut self.h3.flood)
+        };
+        match behind {
+            Ok(behind) => hit::answer(self, link, id, block, behind),
+            Err(failure) => return self.stream_failed(&link.core, id, failure),
+        }
         Ok(())
     }
 

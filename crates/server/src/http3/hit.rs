@@ -11,6 +11,7 @@ use galley_http::hpack::Block;
 use http::StatusCode;
 use quinn_proto::StreamId;
 
+use super::clocks::Http3Stage;
 use super::exchange::{self, Http3Head, RequestPlace};
 use super::link::{ConnectionLink, StreamHandle};
 use super::sending_hit::SendingHit;
@@ -42,7 +43,8 @@ impl HeadCoding for Qpack {
     }
 }
 
-/// Begins the response to the request on a stream, whose head is in `block`. A hit does not wait to learn whether a body follows.
+/// Begins the response to the request on a stream, whose head is in `block`. A hit waits neither to learn whether a body follows, nor
+/// for the end of the handshake.
 pub(super) fn answer(
     state: &mut Http3State,
     link: &Rc<ConnectionLink>,
@@ -86,13 +88,15 @@ pub(super) fn answer(
             );
             state.set_urgency(id, urgency);
         }
-        StreamLookup::Parsed(request, urgency) if behind == BehindHead::End => {
+        StreamLookup::Parsed(request, urgency)
+            if behind == BehindHead::End && state.stage != Http3Stage::Handshake =>
+        {
             core.spare.return_block(block);
             state.set_urgency(id, urgency);
             let head = Http3Head::Parsed(request.head, request.parsed);
             begin_task(state, link, id, head, began);
         }
-        // The upstream gets a body that may follow, so it is parsed again then.
+        // The upstream gets a body that may follow, so it is parsed again then. So is a request that waits for the handshake.
         StreamLookup::Parsed(..) | StreamLookup::Nothing => {
             begin_task(state, link, id, Http3Head::Read(block), began);
         }
@@ -124,13 +128,24 @@ fn send(state: &mut Http3State, core: &Core, id: StreamId, output: [Bytes; 2], h
     }
 }
 
-fn begin_task(
+/// Lets a task answer a request. One that came in early data waits until the handshake is complete: until then somebody else may have
+/// repeated it (RFC 8470 section 3).
+pub(super) fn begin_task(
     state: &mut Http3State,
     link: &Rc<ConnectionLink>,
     id: StreamId,
     head: Http3Head,
     began: Instant,
 ) {
+    if state.stage == Http3Stage::Handshake {
+        if let Some(stream) = state.streams.get_mut(&id) {
+            stream.early = Some(head);
+        }
+        if !state.hold_memory() {
+            state.reject(&link.core, id);
+        }
+        return;
+    }
     let held = link.quota.admit(head.bytes());
     let Some(held) = held.filter(|_| state.hold_memory()) else {
         return state.reject(&link.core, id);

@@ -27,6 +27,8 @@ pub(super) struct Http3State {
     pub(super) streams: HashMap<StreamId, RequestStream>,
     pub(super) control: Option<StreamId>,
     pub(super) stage: Http3Stage,
+    /// Whether the connection ends as soon as it is open, because a reload came during its handshake.
+    pub(super) closes_when_open: bool,
     pub(super) sites: Arc<Sites>,
     pub(super) certificates: Arc<Certificates>,
     pub(super) endpoints: Endpoints,
@@ -57,6 +59,7 @@ impl Http3State {
             streams: HashMap::new(),
             control: None,
             stage: Http3Stage::Handshake,
+            closes_when_open: false,
             sites,
             certificates,
             endpoints,
@@ -151,8 +154,9 @@ impl Http3State {
         self.end(core);
     }
 
-    /// Announces that the connection ends. Requests are accepted until [`Http3State::close_rest`].
+    /// Announces that the connection ends, as soon as it is open. Requests are accepted until [`Http3State::close_rest`].
     pub(super) fn begin_closing(&mut self) {
+        self.closes_when_open = true;
         if self.stage == Http3Stage::Open {
             self.stage = Http3Stage::Closing(None);
             let mut frame = Vec::new();

@@ -8,6 +8,7 @@ use galley_http::h3::{H3Code, H3Error, H3Flood, RequestOutput, RequestReader};
 use galley_http::hpack::Block;
 use quinn_proto::{Connection, ReadError, StreamId, VarInt, WriteError};
 
+use super::exchange::Http3Head;
 use super::sending_hit::SendingHit;
 use crate::timer::Deadline;
 
@@ -66,6 +67,8 @@ pub(super) struct RequestStream {
     is_input_ended: bool,
     /// When the head must be complete; `None`: it is.
     pub(super) head_until: Option<Deadline>,
+    /// The head of a request that came in early data, and waits until the handshake is complete.
+    pub(super) early: Option<Http3Head>,
     /// A hit whose body is being sent, and which stays in memory until the client has it.
     pub(super) hit: Option<SendingHit>,
     /// Output that QUIC has not accepted.
@@ -94,6 +97,7 @@ impl RequestStream {
             ahead: Bytes::new(),
             is_input_ended: false,
             head_until: Some(head_until),
+            early: None,
             hit: None,
             output: VecDeque::new(),
             is_output_ended: false,
@@ -207,13 +211,14 @@ impl RequestStream {
         }
     }
 
-    /// The memory of the stream in bytes, without what is shared or counted elsewhere: an incomplete head, the head of a hit whose response
-    /// waits, and output of a task that waits.
+    /// The memory of the stream in bytes, without what is shared or counted elsewhere: an incomplete head, that of a request which waits
+    /// for the handshake or of a hit whose response waits, and output of a task that waits.
     pub(super) fn memory(&self) -> u64 {
+        let early = self.early.as_ref().map_or(0, Http3Head::bytes);
         let hit = self.hit.as_ref().map_or(0, SendingHit::head_bytes);
         let output = self.output.iter().filter(|_| self.has_task);
         let output: usize = output.map(Bytes::len).sum();
-        (self.reader.capacity() + hit + output) as u64
+        early + (self.reader.capacity() + hit + output) as u64
     }
 
     /// Whether more output may follow.

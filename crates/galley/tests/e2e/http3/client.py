@@ -19,7 +19,10 @@ answer) and `streams`, which are opened in order:
   keys      whether the client updates its keys before
   from      an address to which the client moves before
 `sni` (a name in place of `host`; if empty, the client sends none and checks no certificate), `ciphers` (names), `token` (hexadecimal: proof of
-the address) and `resume` (whether a second connection, with the ticket of the first one, does all this again).
+the address), `resume` (whether a second connection, with the ticket of the first one, does all this again), `then` (a file that must exist before
+that) and `early` (whether that connection sends its streams in early data: the number of responses for which the client then waits, and half a
+second more, and for `least` bytes of datagrams, and until the file `hold` exists, before it completes the handshake. Afterwards the first datagrams are sent again from another
+port, and a third connection has the ticket again).
 `wait`: what must happen before the client disconnects: `responses` (default) or `close`.
 
 Instead of `streams`, `load`: fields of requests that are sent one after the other on each of some connections, until the file
@@ -31,10 +34,12 @@ Instead of both, `flood`: what a hostile client sends until the file `until` exi
 `frames` (frames of HTTP/3 without effect).
 
 Result: `streams`, one each: `interim` (statuses), `status`, `fields`, `bytes`, `sha256`, `text` (of short bodies), `ended`, `reset`
-(code), `stopped` (code), `early` (whether what `late` names came before the rest was sent); `closed` (code of the connection, if the server has ended it); `control` (bytes of the server's own
+(code), `stopped` (code), `early` (whether what `late` names came before the rest was sent, or the response before the handshake was complete),
+`place` (the number of responses that ended before); `closed` (code of the connection, if the server has ended it); `control` (bytes of the server's own
 streams in hexadecimal, by stream); `retried` (whether the server has asked for a proof of the address); `most_streams` (how many
 requests the server permits at a time); `most_bytes` (how many bytes of all streams it has permitted); `cipher`; `resumed` (whether the ticket
-was accepted); `refused` (code of the connection, if there is none: the only result then); `silent`, one each: `sent` and `received` (bytes), `first` (the first byte of the first
+was accepted); with `early`: `early_data` (whether it was accepted), `again` (whether the ticket was accepted again) and `before` and `repeated`, each
+with `sent` and `received` (bytes before the handshake was complete, and of the repetition); `refused` (code of the connection, if there is none: the only result then); `silent`, one each: `sent` and `received` (bytes), `first` (the first byte of the first
 datagram that came back).
 Of a flood: `sent` (how often it has sent such a thing).
 Of a load: `responses`, `connections`, `again` (requests that were declined) and `failures` (texts).
@@ -86,6 +91,15 @@ LASTING = 3
 # After such a pause a server has given up a client that never answers.
 PAUSE_S = 3
 
+# For how long an early client waits for responses that should not come.
+EARLY_S = 0.5
+
+
+async def existence(path):
+    """Waits until a file exists, if there is a path."""
+    while path and not os.path.exists(path):
+        await asyncio.sleep(0.1)
+
 
 def pairs(fields):
     return [(name.encode("latin1"), value.encode("latin1")) for name, value in fields]
@@ -116,7 +130,7 @@ class Stream:
         self.plan = plan
         self.interim, self.status, self.fields = [], None, {}
         self.bytes, self.hash, self.text = 0, hashlib.sha256(), b""
-        self.ended, self.reset, self.stopped, self.early = False, None, None, False
+        self.ended, self.reset, self.stopped, self.early, self.place = False, None, None, False, None
 
     def is_over(self):
         return self.ended or self.reset is not None
@@ -133,6 +147,7 @@ class Stream:
             "reset": self.reset,
             "stopped": self.stopped,
             "early": self.early,
+            "place": self.place,
         }
 
 
@@ -141,9 +156,38 @@ class Client(QuicConnectionProtocol):
         super().__init__(*args, **kwargs)
         self.http = H3Connection(self._quic)
         self.streams, self.control, self.closed = {}, {}, None
+        # The datagrams of an early client until it completes the handshake.
+        self.is_early, self.sent, self.received = False, [], 0
         self.changed = asyncio.Event()
         # aioquic misses the content that the response to a HEAD request announces.
         self.http._check_content_length = lambda _: None
+
+    def transmit(self):
+        if not self.is_early:
+            super().transmit()
+
+    def datagram_received(self, data, addr):
+        self.received += len(data)
+        super().datagram_received(data, addr)
+
+    async def begin_early(self, scenario):
+        """Sends the requests in early data. Completes the handshake after some responses have come."""
+        self.is_early, responses = True, scenario["early"]
+        numbers = [await self.run(plan) for plan in scenario["streams"]]
+        for datagram, address in self._quic.datagrams_to_send(now=self._loop.time()):
+            self.sent.append(datagram)
+            self._transport.sendto(datagram, address)
+        await self.until(lambda: sum(stream.is_over() for stream in self.streams.values()) >= responses)
+        while self.received < scenario.get("least", 0):
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(EARLY_S)
+        await existence(scenario.get("hold"))
+        for stream in self.streams.values():
+            stream.early = stream.is_over()
+        before = {"sent": sum(map(len, self.sent)), "received": self.received}
+        self.is_early = False
+        super().transmit()
+        return numbers, before
 
     def quic_event_received(self, event):
         if isinstance(event, ConnectionTerminated):
@@ -173,7 +217,9 @@ class Client(QuicConnectionProtocol):
             stream.bytes += len(event.data)
             stream.hash.update(event.data)
             stream.text = (stream.text + event.data)[:4096]
-        stream.ended |= event.stream_ended
+        if event.stream_ended:
+            stream.place = sum(one.ended for one in self.streams.values())
+            stream.ended = True
 
     def last_request(self):
         """The id from which on the server declines requests; None: it has not announced its end."""
@@ -410,8 +456,8 @@ class Flood:
             client._quic.send_stream_data(number, frame(DATA, "") * 50)
 
 
-async def exchange(scenario, configuration, silent, tickets):
-    """What happens on one connection."""
+async def exchange(scenario, configuration, silent, tickets, is_early=False):
+    """What happens on one connection; `is_early`: with early data."""
     made = []
 
     def client(*args, **kwargs):
@@ -419,19 +465,37 @@ async def exchange(scenario, configuration, silent, tickets):
         return made[0]
 
     options = {"configuration": configuration, "create_protocol": client, "session_ticket_handler": tickets.append}
+    options["wait_connected"] = not is_early
     try:
         async with connect("127.0.0.1", scenario["port"], **options) as client:
-            return await exchange_streams(scenario, client, silent, tickets)
+            numbers, before = [], None
+            if is_early:
+                numbers, before = await client.begin_early(scenario)
+            result = await exchange_streams(scenario, client, silent, tickets, numbers)
+        return result | ({"before": before, "repeated": repeat(client.sent, scenario["port"])} if before else {})
     except ConnectionError:
         return {"refused": made[0].closed}
 
 
-async def exchange_streams(scenario, client, silent, tickets):
-    numbers = []
+def repeat(datagrams, port):
+    """Sends datagrams from another port, and receives what comes back."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.settimeout(PAUSE_S)
+        for datagram in datagrams:
+            other.sendto(datagram, ("127.0.0.1", port))
+        received = 0
+        try:
+            while True:
+                received += len(other.recv(65_536))
+        except TimeoutError:
+            return {"sent": sum(map(len, datagrams)), "received": received}
+
+
+async def exchange_streams(scenario, client, silent, tickets, numbers):
     if scenario.get("stalled"):
         client._quic._write_connection_limits = lambda *_, **__: None
         client._quic._write_stream_limits = lambda *_, **__: None
-    for plan in scenario["streams"]:
+    for plan in scenario["streams"][len(numbers) :]:
         if "after" in plan:
             earlier = client.streams[numbers[plan["after"]]]
             await client.until(earlier.is_over)
@@ -454,6 +518,7 @@ async def exchange_streams(scenario, client, silent, tickets):
         "most_bytes": client._quic._remote_max_data,
         "cipher": client._quic.tls.key_schedule.cipher_suite.name,
         "resumed": client._quic.tls.session_resumed,
+        "early_data": client._quic.tls.early_data_accepted,
         "silent": [one.result() for one in silent],
         "control": {str(number): data.hex() for number, data in client.control.items()},
     }
@@ -489,7 +554,11 @@ async def main(scenario):
     tickets = []
     result = await exchange(scenario, configuration(), silent, tickets)
     if scenario.get("resume"):
-        result = await exchange(scenario, configuration(tickets[0]), silent, tickets)
+        await existence(scenario.get("then"))
+        result = await exchange(scenario, configuration(tickets[0]), silent, tickets, "early" in scenario)
+    if "early" in scenario:
+        once = scenario | {"streams": scenario["streams"][:1]}
+        result["again"] = (await exchange(once, configuration(tickets[0]), silent, tickets))["resumed"]
     json.dump(result, sys.stdout)
 
 

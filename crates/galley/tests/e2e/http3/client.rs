@@ -1,8 +1,9 @@
 //! Runs `client.py`, an HTTP/3 client on aioquic, which `scripts/setup` installs.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
 
 use galley_testkit::wait_for;
 use serde_json::{Value, json};
@@ -11,7 +12,11 @@ use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite, output_text};
 use crate::tls_support::{Authority, curl, over_tls, tls_addr};
 
 /// A started client.
-pub struct RunningClient(Child);
+pub struct RunningClient {
+    child: Child,
+    /// What it writes to its standard error: a pipe that nobody reads would stop it.
+    errors: JoinHandle<String>,
+}
 
 /// A site with a listener for HTTP/3.
 pub fn start(builder: SiteBuilder) -> TestSite {
@@ -75,19 +80,26 @@ pub fn run_trusting(authority: &Path, port: u16, mut scenario: Value) -> Running
         .unwrap();
     let mut input = child.stdin.take().unwrap();
     input.write_all(scenario.to_string().as_bytes()).unwrap();
-    RunningClient(child)
+    let mut stderr = child.stderr.take().unwrap();
+    let errors = thread::spawn(move || {
+        let mut text = Vec::new();
+        stderr.read_to_end(&mut text).unwrap();
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    RunningClient { child, errors }
 }
 
 impl RunningClient {
     /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
-        self.0.try_wait().unwrap().is_some()
+        self.child.try_wait().unwrap().is_some()
     }
 
     /// What happened.
     pub fn result(self) -> Value {
-        let output = self.0.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}", output_text(&output));
+        let output = self.child.wait_with_output().unwrap();
+        let errors = self.errors.join().unwrap();
+        assert!(output.status.success(), "{}{errors}", output_text(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 }

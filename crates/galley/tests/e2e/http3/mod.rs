@@ -6,6 +6,7 @@ mod chromium;
 pub mod client;
 mod curl;
 mod defenses;
+mod early_data;
 mod ngtcp2;
 mod restarts;
 mod semantics;

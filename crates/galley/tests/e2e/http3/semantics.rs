@@ -140,6 +140,18 @@ fn a_large_response_waits_for_the_windows() {
 }
 
 #[test]
+fn urgent_responses_are_sent_first() {
+    let site = start(SiteBuilder::files().file("large.bin", random_bytes(1_000_000)));
+    let plans = ["u=7", "u=5, i", "u=0", "u=3"].map(|priority| {
+        let fields = with(fields("GET", "/large.bin"), "priority", priority);
+        json!({ "fields": fields })
+    });
+    let places = streams(&site, &plans);
+    let places: Vec<Value> = places.iter().map(|one| one["place"].clone()).collect();
+    assert_eq!(places, [3, 2, 0, 1]);
+}
+
+#[test]
 fn interim_responses_are_forwarded() {
     let origin = Origin::start(|_, writer| {
         writer.write(
@@ -187,6 +199,8 @@ fn a_stream_that_is_reset_does_not_disturb_others() {
 #[test]
 fn shutdown_sends_goaway_and_completes_open_streams() {
     let mut site = start(SiteBuilder::php());
+    let advertised = |found: &Value| !found["fields"]["alt-svc"].is_null();
+    assert!(advertised(&streams(&site, &[get("/other")])[0]));
     site.hold("/slow");
     let client = run(&site, json!({ "streams": [get("/slow")] }));
     site.wait_until_held("/slow");
@@ -197,6 +211,7 @@ fn shutdown_sends_goaway_and_completes_open_streams() {
     let found = client.result();
     assert_eq!(found["streams"][0]["status"], 200);
     assert_eq!(found["streams"][0]["ended"], true);
+    assert!(!advertised(&found["streams"][0]), "{found}");
     // The first GOAWAY names the largest stream id, so that no request on its way is lost.
     let control = found["control"].to_string();
     assert!(control.contains("0708fffffffffffffffc"), "{control}");
