@@ -240,8 +240,7 @@ fn pages_that_are_not_for_everyone_take_no_part() {
     let rules = "[[site.rule]]\npath = \"/closed/*\"\nallow = [\"127.0.0.0/8\"]\n\
                  [[site.rule]]\npath = \"/secret/*\"\nbasic_auth = \"{dir}/users\"\n";
     let line = format!("upstream = [\"{}\"]", pages.origin.url());
-    let builder = SiteBuilder::upstream_line(&line)
-        .site("esi = true\nvary_cookies = [\"lang\"]");
+    let builder = SiteBuilder::upstream_line(&line).site("esi = true\nvary_cookies = [\"lang\"]");
     builder
         .scratch
         .write("users", "me:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n")

@@ -31,7 +31,8 @@ pub fn from_response(fields: &HeaderMap, policy: &Policy) -> Vec<Purge> {
                     b"stale" => strength = Strength::Soft,
                     _ if receipt(word).is_some() || label_in(word).is_some() => {}
                     _ => {
-                        purges.extend(scope_of(word, policy).map(|scope| Purge { scope, strength }));
+                        purges
+                            .extend(scope_of(word, policy).map(|scope| Purge { scope, strength }));
                     }
                 }
                 if purges.len() > MAX_PURGES {

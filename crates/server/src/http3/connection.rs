@@ -11,9 +11,9 @@ use quinn_proto::crypto::rustls::HandshakeData;
 use quinn_proto::{Dir, Event, Side, StreamEvent, StreamId, VarInt};
 
 use super::clocks::Http3Stage;
-use super::exchange::Http3Head;
 use super::hit;
 use super::link::ConnectionLink;
+use super::request_head::Http3Head;
 use super::state::{Http3State, STREAM_KINDS};
 use super::streams::{BehindHead, RequestStream, StreamFailure, StreamInput};
 use crate::Core;

@@ -13,15 +13,15 @@ use galley_http::h2::{self, Http2HeadBuffer, PseudoFields};
 use galley_http::h3::{self, H3Code, H3Error};
 use galley_http::head::{self, HeadBuffer};
 use galley_http::hpack::Block;
-use galley_http::owned_head::OwnedHead;
 use galley_policy::request_info::RequestInfo;
 use http::{HeaderMap, Response as HttpResponse, StatusCode};
 
 use super::link::StreamHandle;
+use super::request_head::Http3Head;
 use super::streams::{BehindHead, StreamFailure};
 use crate::Core;
 use crate::endpoints::Endpoints;
-use crate::exchange::{Driver, KnownRequest, Parsed, Responded, no_request};
+use crate::exchange::{Driver, KnownRequest, Responded, no_request};
 use crate::http2::quota::StreamReservation;
 use crate::protocol::{ArrivingBody, BodyError, ClientDisconnected, Protocol};
 use crate::record::{OpenRecord, RecordEnd};
@@ -31,27 +31,6 @@ use crate::stream_body::{self, ResponseStream, SendFailure, SendOptions};
 use crate::timer::{DeadlinePassed, Timer};
 use galley_request::{Response, Sites};
 use galley_upstream::interim::{Interim, Mailbox};
-
-/// The head of a request.
-pub(super) enum Http3Head {
-    /// Not examined yet.
-    Read(Block),
-    /// Parsed by the fast path.
-    Parsed(OwnedHead, Box<Parsed>),
-    /// Larger than the limit.
-    TooLarge,
-}
-
-impl Http3Head {
-    /// The memory of the head, in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        match self {
-            Self::Read(block) => block.capacity() as u64,
-            Self::Parsed(head, _) => head.capacity() as u64,
-            Self::TooLarge => 0,
-        }
-    }
-}
 
 /// The connection of a request.
 pub(super) struct RequestPlace {

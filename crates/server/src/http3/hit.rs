@@ -12,8 +12,9 @@ use http::StatusCode;
 use quinn_proto::StreamId;
 
 use super::clocks::Http3Stage;
-use super::exchange::{self, Http3Head, RequestPlace};
+use super::exchange::{self, RequestPlace};
 use super::link::{ConnectionLink, StreamHandle};
+use super::request_head::Http3Head;
 use super::sending_hit::SendingHit;
 use super::state::Http3State;
 use super::streams::BehindHead;

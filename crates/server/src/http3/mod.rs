@@ -21,6 +21,7 @@ mod ids;
 mod link;
 mod listener;
 mod memory;
+mod request_head;
 mod router;
 mod sending_hit;
 mod settings;

@@ -8,7 +8,7 @@ use galley_http::h3::{H3Code, H3Error, H3Flood, RequestOutput, RequestReader};
 use galley_http::hpack::Block;
 use quinn_proto::{Connection, ReadError, StreamId, VarInt, WriteError};
 
-use super::exchange::Http3Head;
+use super::request_head::Http3Head;
 use super::sending_hit::SendingHit;
 use crate::timer::Deadline;
 
