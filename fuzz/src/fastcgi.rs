@@ -8,8 +8,8 @@ mod records;
 use bytes::Bytes;
 use galley_fastcgi::FastCgiEvent;
 use galley_fastcgi::exchange::{FastCgiExchange, FastCgiRequest};
-use galley_fastcgi::response::Splitter;
 use galley_fastcgi::params;
+use galley_fastcgi::response::Splitter;
 use galley_policy::cgi;
 
 use self::records::{ParsedRecord, parse};
