@@ -180,12 +180,13 @@ fn read_while_edited(
         counts.loads += 1;
         counts.by_dictionary += usize::from(coding == "dcz");
         assert_shows(tab, &paths[at], &slugs[at], &texts[at]);
-        assert_eq!(
-            decoded(tab),
-            generated[at],
-            "load {load} of {}: {coding}, {texts:?}",
-            paths[at]
-        );
+        if decoded(tab) != generated[at] {
+            let differences = differences(&decoded_text(tab), &generated_page(site, &paths[at]));
+            panic!(
+                "load {load} of {}: {coding}, {texts:?}\n{differences}",
+                paths[at]
+            );
+        }
     }
     counts.seconds = began.elapsed().as_secs_f64();
     counts
@@ -196,30 +197,58 @@ fn purge(site: &PluginSite, arguments: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// The hashes of the pages as PHP generates them now: those of visitors with a cart are not stored.
+/// The hashes of the pages as PHP generates them now.
 fn hashes(site: &PluginSite, paths: &[String]) -> Vec<String> {
-    let read = |path: &String| {
-        let output = Command::new("curl")
-            .args(["--silent", "--show-error", "--fail", "--insecure"])
-            .args(["--header", "Cookie: woocommerce_items_in_cart=1"])
-            .arg(site.tls_url(path))
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{path}: {output:?}");
-        STANDARD.encode(Sha256::digest(&output.stdout))
+    let pages = paths.iter().map(|path| generated_page(site, path));
+    pages
+        .map(|page| STANDARD.encode(Sha256::digest(page)))
+        .collect()
+}
+
+/// A page as PHP generates it now: those of visitors with a cart are not stored.
+fn generated_page(site: &PluginSite, path: &str) -> Vec<u8> {
+    let output = Command::new("curl")
+        .args(["--silent", "--show-error", "--fail", "--insecure"])
+        .args(["--header", "Cookie: woocommerce_items_in_cart=1"])
+        .arg(site.tls_url(path))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{path}: {output:?}");
+    output.stdout
+}
+
+/// The lines that only one of two pages has.
+fn differences(shown: &str, generated: &[u8]) -> String {
+    let generated = String::from_utf8_lossy(generated);
+    let only = |one: &str, other: &str, side: &str| -> String {
+        let lines = one.lines().filter(|line| !other.contains(line));
+        lines.map(|line| format!("{side} {line}\n")).collect()
     };
-    paths.iter().map(read).collect()
+    only(shown, &generated, "shown") + &only(&generated, shown, "generated")
 }
 
 /// The hash of the page's bytes after Chromium has decoded them, which are in its cache.
 fn decoded(tab: &mut Tab<'_>) -> String {
-    let hash = tab.evaluate(
-        "(async () => { \
-           const page = await fetch(location.href, { cache: 'only-if-cached', mode: 'same-origin' }); \
-           const hash = await crypto.subtle.digest('SHA-256', await page.arrayBuffer()); \
-           return btoa(String.fromCharCode(...new Uint8Array(hash))); })()",
-    );
-    hash.unwrap().as_str().unwrap_or_default().to_owned()
+    cached(
+        tab,
+        "const hash = await crypto.subtle.digest('SHA-256', await page.arrayBuffer()); \
+         return btoa(String.fromCharCode(...new Uint8Array(hash)));",
+    )
+}
+
+/// The same bytes as text.
+fn decoded_text(tab: &mut Tab<'_>) -> String {
+    cached(tab, "return await page.text();")
+}
+
+/// What a function returns of the page in Chromium's cache.
+fn cached(tab: &mut Tab<'_>, function: &str) -> String {
+    let value = tab.evaluate(&format!(
+        "(async () => {{ \
+           const page = await fetch(location.href, {{ cache: 'only-if-cached', mode: 'same-origin' }}); \
+           {function} }})()"
+    ));
+    value.unwrap().as_str().unwrap_or_default().to_owned()
 }
 
 /// Asserts that the tab shows the whole post with its present text.

@@ -74,7 +74,7 @@ impl PluginSite {
         let text = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{}\"\n[cache]\nmemory = \"64MiB\"\n\
              [log]\naccess = \"{}\"\n[[site]]\nhosts = [\"{HOST}\"]\nroot = \"{}\"\nphp = \"{}\"\n\
-             https_redirect = false\ntls = {{ cert = \"site.pem\", key = \"site.key\" }}\n\
+             https_redirect = false\ncrawl_shield = false\ntls = {{ cert = \"site.pem\", key = \"site.key\" }}\n\
              [[site.rule]]\npath = \"/wp-admin/*\"\nphp = \"{}\"\n",
             dir.join("admin.sock").display(),
             access_log.display(),
