@@ -141,7 +141,22 @@ fn a_large_response_waits_for_the_windows() {
 
 #[test]
 fn urgent_responses_are_sent_first() {
-    let site = start(SiteBuilder::files().file("large.bin", random_bytes(1_000_000)));
+    let body = random_bytes(1_000_000);
+    let origin = Origin::start(move |_, writer| {
+        let fields = [
+            ("Content-Type", "application/octet-stream"),
+            ("Cache-Control", "max-age=600"),
+        ];
+        writer.respond(200, &fields, &body);
+    })
+    .unwrap();
+    let site = start(SiteBuilder::origin(&origin, "wordpress"));
+    // Stored: no response waits for anything but its turn.
+    wait_for("the response to be stored", TIMEOUT, || {
+        let stored = streams(&site, &[get("/large.bin")]);
+        let outcome = stored[0]["fields"]["cache-status"].as_str();
+        outcome.is_some_and(|outcome| outcome.contains("hit"))
+    });
     let plans = ["u=7", "u=5, i", "u=0", "u=3"].map(|priority| {
         let fields = with(fields("GET", "/large.bin"), "priority", priority);
         json!({ "fields": fields })
