@@ -14,7 +14,7 @@ pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Cache, "max_object", Size { least: KIB, most: 1024 * GIB }, "The largest response body that Galley stores, at most `memory` or half of `disk_size`.")
         .computed("a quarter of `memory`, at most 64MiB").example(r#""64MiB""#).needs_restart(),
     row(OptionSection::Cache, "max_file", Size { least: 0, most: 16 * MIB }, "The largest file that Galley [keeps in memory](../how-to/files.md#files-in-memory). Files use at most an eighth of `memory` and never evict a page. 0: none.")
-        .computed("`memory` / 128, at least 2MiB, at most 16MiB").example(r#""2MiB""#).needs_restart(),
+        .computed("`memory` / 128, at least 2MiB, at most 16MiB").example(r#""4MiB""#).needs_restart(),
     row(OptionSection::Cache, "disk", Path, "The folder for pages and purges that survive a restart: on a local disk, for one Galley.")
         .example(r#""/var/cache/galley""#).needs_restart(),
     row(OptionSection::Cache, "disk_size", Size { least: 16 * MIB, most: 1024 * GIB }, "The disk space for pages of all sites.")
