@@ -222,9 +222,11 @@ fn differences(shown: &str, generated: &[u8]) -> String {
     let generated = String::from_utf8_lossy(generated);
     let only = |one: &str, other: &str, side: &str| -> String {
         let lines = one.lines().filter(|line| !other.contains(line));
-        lines.map(|line| format!("{side} {line}\n")).collect()
+        let lines: Vec<String> = lines.map(|line| format!("{side} {line}")).collect();
+        lines.join("\n")
     };
-    only(shown, &generated, "shown") + &only(&generated, shown, "generated")
+    let shown_only = only(shown, &generated, "shown");
+    format!("{shown_only}\n{}", only(&generated, shown, "generated"))
 }
 
 /// The hash of the page's bytes after Chromium has decoded them, which are in its cache.
