@@ -139,7 +139,8 @@ function announce_rest(): void {
  * not scheduled. Before that, plugins ask for their tasks on each page, to schedule what is missing.
  */
 function note_task_read( $event, $hook = '', $arguments = array() ) {
-	if ( did_action( 'template_redirect' ) || doing_action( 'parse_request' ) ) {
+	// An answer that comes from elsewhere depends on no schedule of WordPress, and WordPress does not read its arguments then.
+	if ( null === $event && ( did_action( 'template_redirect' ) || doing_action( 'parse_request' ) ) ) {
 		$key = md5( serialize( $arguments ) ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- as in WordPress.
 		tag( 'cr.' . word( (string) $hook ) );
 		foreach ( (array) _get_cron_array() as $tasks ) {
