@@ -28,6 +28,10 @@ pub(crate) struct Arguments {
     /// Requests of each page in each column. The shop has 69 posts and products that nothing else requests
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u8).range(1..=69))]
     rounds: u8,
+    /// Processes of PHP for each column, one after the other, which share the rounds. A process has a layout of its memory for its life: two
+    /// with the same code differ by up to 4.5 %
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=20))]
+    processes: u8,
     /// Measure only this page, such as `wp-admin`; several times: these
     #[arg(long, value_name = "PAGE")]
     only: Vec<String>,
@@ -125,29 +129,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     pages.retain(|page| {
         arguments.only.is_empty() || arguments.only.iter().any(|name| name == page.name)
     });
-    let site = Site::start(arguments, &galley)?;
-    eprintln!("object-cache: each page four times before it is measured");
-    for page in pages.iter().filter(|page| !page.is_unseen) {
-        for _ in 0..WARM {
-            for column in site.columns() {
-                site.request(*column, &page.targets[0], page.is_member)?;
+    let mut site = Site::start(arguments, &galley)?;
+    let mut results: Vec<(PageKind, Costs)> =
+        pages.into_iter().map(|page| (page, Costs::new())).collect();
+    let processes = usize::from(arguments.processes).min(rounds);
+    for process in 0..processes {
+        eprintln!("object-cache: process {} of {processes}", process + 1);
+        if process > 0 {
+            site.restart_php()?;
+        }
+        warm(&site, &results)?;
+        let part = rounds * process / processes..rounds * (process + 1) / processes;
+        for (page, costs) in &mut results {
+            eprintln!("object-cache: {}", page.name);
+            for round in part.clone() {
+                measure(&site, page, round, costs)?;
             }
         }
-    }
-    let mut results: Vec<(PageKind, Costs)> = Vec::new();
-    for page in pages {
-        eprintln!("object-cache: {}", page.name);
-        let mut costs = Costs::new();
-        for round in 0..rounds {
-            let target = &page.targets[round % page.targets.len()];
-            // Another order in each round: nobody always comes after the same one.
-            for at in 0..site.columns().len() {
-                let column = site.columns()[(at + round) % site.columns().len()];
-                let cost = site.request(column, target, page.is_member)?;
-                costs.entry(column).or_default().push(cost);
-            }
-        }
-        results.push((page, costs));
     }
     table::print(&results);
     let missed = table::print_goals(&results);
@@ -155,6 +153,35 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
         return Ok(());
     }
     Err(format!("{missed} goals were missed: see above").into())
+}
+
+/// Requests each page that was requested before it is measured.
+fn warm(site: &Site, pages: &[(PageKind, Costs)]) -> Result<(), CommandError> {
+    eprintln!("object-cache: each page {WARM} times before it is measured");
+    for (page, _) in pages.iter().filter(|(page, _)| !page.is_unseen) {
+        for _ in 0..WARM {
+            for column in site.columns() {
+                site.request(*column, &page.targets[0], page.is_member)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Requests a page once in each column, in another order in each round: nobody always comes after the same one.
+fn measure(
+    site: &Site,
+    page: &PageKind,
+    round: usize,
+    costs: &mut Costs,
+) -> Result<(), CommandError> {
+    let target = &page.targets[round % page.targets.len()];
+    for at in 0..site.columns().len() {
+        let column = site.columns()[(at + round) % site.columns().len()];
+        let cost = site.request(column, target, page.is_member)?;
+        costs.entry(column).or_default().push(cost);
+    }
+    Ok(())
 }
 
 fn pages(rounds: usize) -> Vec<PageKind> {

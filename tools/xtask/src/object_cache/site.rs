@@ -89,6 +89,14 @@ impl Site {
         })
     }
 
+    /// Starts the PHP of each column anew, with its memory elsewhere and without compiled code.
+    pub(super) fn restart_php(&mut self) -> Result<(), CommandError> {
+        for (_, pool) in &mut self.pools {
+            pool.restart()?;
+        }
+        Ok(())
+    }
+
     pub(super) fn columns(&self) -> &[Column] {
         &self.columns
     }
