@@ -23,8 +23,9 @@ const DESCRIBED_OPTIONS = array( 'sidebars_widgets', 'sticky_posts', 'show_on_fr
  * Options that no page shows, besides `QUIET_OPTIONS`: those of this plugin, locks, numbers that only
  * are parts of the keys of caches, and transients in which WordPress keeps facts about its code, about other servers and about users (`lu`). Each edit of
  * a product empties caches of WooCommerce, and of a language those of Polylang; gather-shops.php and gather-filters.php describe what they contain.
+ * Easy Digital Downloads (3.6.5) reads the licences of its extensions on each page, and writes the time with them in each request of the administration.
  */
-const QUIET_PATTERN = '/^(?:galley_|_(?:site_)?transient_(?:timeout_)?(?:doing_cron$|is_multi_author$|global_styles|wp_core_block_css_files|wp_styles_for_blocks|wp_theme_files_patterns|theme_roots|random_seed|update_|plugin_slugs|settings_errors|health-check|dash_|browser_|php_check_|wp_remote_block_patterns_|community-events|available_translations|poptags_|wporg_|dirsize_cache|wc_(?:products_onsale|featured_products|var_prices_|related_|product_children_|product_loop|child_has_|term_counts|layered_nav)|pll_languages_list))|(?:\.lock|-transient-version|_last_changed)$/D';
+const QUIET_PATTERN = '/^(?:galley_|_(?:site_)?transient_(?:timeout_)?(?:doing_cron$|is_multi_author$|global_styles|wp_core_block_css_files|wp_styles_for_blocks|wp_theme_files_patterns|theme_roots|random_seed|update_|plugin_slugs|settings_errors|health-check|dash_|browser_|php_check_|wp_remote_block_patterns_|community-events|available_translations|poptags_|wporg_|dirsize_cache|wc_(?:products_onsale|featured_products|var_prices_|related_|product_children_|product_loop|child_has_|term_counts|layered_nav)|pll_languages_list))|edd_licensed_extensions$|(?:\.lock|-transient-version|_last_changed)$/D';
 
 /** Described options that other code, too, reads to show something. */
 const FRONT_OPTIONS = array( 'sticky_posts', 'show_on_front', 'page_on_front', 'page_for_posts' );
@@ -182,7 +183,17 @@ function is_observed_option( string $name ): bool {
 	if ( ! isset( $known[ $name ] ) && count( $known ) < 2000 ) {
 		$known[ $name ] = ! preg_match( QUIET_PATTERN, $name );
 	}
-	return ( $known[ $name ] ?? ! preg_match( QUIET_PATTERN, $name ) ) && ! is_widget_option( $name ) && ! is_tree_option( $name );
+	return ( $known[ $name ] ?? ! preg_match( QUIET_PATTERN, $name ) ) && ! is_widget_option( $name ) && ! is_tree_option( $name ) && ! is_unshown_option( $name );
+}
+
+/**
+ * Returns whether the site says that no page shows an option.
+ */
+function is_unshown_option( string $name ): bool {
+	/**
+	 * Filters the names of options that no page shows: pages that read them do not depend on them.
+	 */
+	return has_filter( 'galley_unshown_options' ) && in_array( $name, (array) apply_filters( 'galley_unshown_options', array() ), true );
 }
 
 /**

@@ -365,6 +365,11 @@ final class ObservedTest extends TestCase {
 		foreach ( array( 'theme_settings', '_transient_list', 'upload_url_path', 'woocommerce_demo_store' ) as $observed ) {
 			$this->assertTrue( Galley\is_observed_option( $observed ), $observed );
 		}
+		$GLOBALS['filtered_of_test'] = array( 'galley_unshown_options' => array( 'ship_updates_checked' ) );
+		$this->assertFalse( Galley\is_observed_option( 'ship_updates_checked' ) );
+		$this->assertTrue( Galley\is_observed_option( 'ship_updates' ) );
+		unset( $GLOBALS['filtered_of_test'] );
+		$this->assertTrue( Galley\is_observed_option( 'ship_updates_checked' ) );
 	}
 
 	/**

@@ -14,8 +14,13 @@ define( 'DAY_IN_SECONDS', 86400 );
 
 function add_action(): void {}
 
+/** Returns what a test has set. */
 function apply_filters( string $filter, $value ) {
-	return $value;
+	return $GLOBALS['filtered_of_test'][ $filter ] ?? $value;
+}
+
+function has_filter( string $filter ): bool {
+	return isset( $GLOBALS['filtered_of_test'][ $filter ] );
 }
 
 /** Keeps the callbacks of the filter `query`. */
