@@ -9,7 +9,7 @@ use galley_testkit::exactness::installed::{self, InstalledSettings};
 use galley_testkit::exactness::{Progress, PurgeMethod};
 
 #[test]
-fn no_random_edit_leaves_a_page_stale_of_a_kind_that_must_not_be() {
+fn no_random_edit_leaves_a_page_stale() {
     let settings = GeneratedSettings {
         galley: galley(),
         plugin: plugin(),
