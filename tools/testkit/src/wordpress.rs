@@ -85,6 +85,9 @@ pub struct WordPress {
     pub user: String,
     /// Password of the administrator.
     pub password: String,
+    /// Where [`php`](Self::php) keeps compiled files, which saves most of the time of a short script. A file that changes twice within
+    /// a second can run in its old form.
+    pub compiled: Option<PathBuf>,
 }
 
 impl WordPress {
@@ -142,6 +145,7 @@ impl WordPress {
             root,
             user: options.user.clone(),
             password: options.password.clone(),
+            compiled: None,
         })
     }
 
@@ -231,6 +235,16 @@ impl WordPress {
             "-d",
             "memory_limit=512M",
         ]);
+        if let Some(folder) = &self.compiled {
+            let file_cache = format!("opcache.file_cache={}", folder.display());
+            for setting in [
+                "opcache.enable_cli=1",
+                "opcache.file_cache_only=1",
+                &file_cache,
+            ] {
+                command.args(["-d", setting]);
+            }
+        }
         command.current_dir(&self.root).env("HOME", "/nonexistent");
         if let Some(user) = account::web_user() {
             command.uid(user.uid).gid(user.gid);

@@ -28,6 +28,6 @@ function gather_comment_field( $value, $id = 0 ) {
  */
 function on_comment_field( $meta_ids, $id = 0, $key = '' ): void {
 	if ( 0 !== strpos( (string) $key, '_wp_trash_' ) && ! is_visit_field( 'comment', (int) $id, (string) $key ) ) {
-		queue_purge( 'km' . (int) $id );
+		queue_purge( array( 'km' . (int) $id, 'o.comment.' . word( "m_$key" ), 'o.comment.m_' ) );
 	}
 }

@@ -178,7 +178,7 @@ function finds_named_terms( array $arguments, int $found ): bool {
 }
 
 /**
- * Returns the fields by which a query for terms or users filters or sorts, as tags name them. Pure.
+ * Returns the fields by which a query for terms, users or comments filters or sorts, as tags name them. Pure.
  *
  * @return string[]
  */
@@ -303,6 +303,10 @@ function gather_blogs( $blogs ) {
  */
 function gather_comments( $comments, $query = null ) {
 	$vars = $query instanceof \WP_Comment_Query ? $query->query_vars : array();
+	foreach ( meta_conditions( $vars ) as $field ) {
+		tag( 'o.comment.' . word( $field ) );
+		tag( 'kma' );
+	}
 	$post = (int) ( $vars['post_id'] ?? 0 );
 	if ( ! $post && ! empty( $vars['parent'] ) ) {
 		// Replies to a comment belong to the post of the comment.

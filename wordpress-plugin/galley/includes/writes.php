@@ -325,6 +325,10 @@ function note_statement( string $sql ): void {
 		$always                        = 'always' === $step || ( $always && 'never' !== $step );
 		$GLOBALS['galley_transaction'] = $always || 'begin' === $step ? $GLOBALS['galley_written'] : null;
 	}
+	if ( 'commit' === $step && preg_match( '/^\s*+LOCK\b/i', $sql ) ) {
+		// The row that announces a change cannot be written while other tables are locked.
+		later( 'tables', __NAMESPACE__ . '\\queue_written' );
+	}
 	$tags   = array();
 	$linked = array();
 	$tables = tables_written_by( $sql );

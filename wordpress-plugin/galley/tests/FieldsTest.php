@@ -51,9 +51,23 @@ final class FieldsTest extends TestCase {
 	}
 
 	public function test_the_objects_that_lose_a_field_are_asked_for(): void {
-		$this->assertSame( array( 'km3', 'km', 'km5' ), $this->purged_by( 'comment', array( '3', '5' ) ) );
+		$this->assertSame( array( 'km3', 'km', 'o.comment.m_color', 'o.comment.m_', 'km5' ), $this->purged_by( 'comment', array( '3', '5' ) ) );
 		$this->assertSame( array( "SELECT DISTINCT comment_id FROM wp_commentmeta WHERE meta_key = 'color' LIMIT 501" ), $GLOBALS['wpdb']->asked );
 		$this->assertSame( array( 'uf7', 'uf', 'uf7.color', 'o.user.m_color', 'o.user.m_' ), $this->purged_by( 'user', array( '7' ) ) );
+	}
+
+	public function test_lists_of_comments_name_the_fields_that_they_ask_for(): void {
+		if ( ! class_exists( 'WP_Comment_Query', false ) ) {
+			eval( 'class WP_Comment_Query { public $query_vars; }' ); // phpcs:ignore -- stands for that of WordPress.
+		}
+		$query = new WP_Comment_Query();
+		foreach ( array( array( 'c7' ), array( 'o.comment.m_color', 'kma', 'c7' ) ) as $number => $tags ) {
+			$GLOBALS['galley_tags'] = array();
+			$query->query_vars      = array( 'post_id' => 7 ) + ( $number ? array( 'meta_key' => 'color' ) : array() );
+			Galley\gather_comments( null, $query );
+			$this->assertSame( $tags, array_keys( $GLOBALS['galley_tags'] ) );
+		}
+		$GLOBALS['galley_tags'] = array();
 	}
 
 	public function test_other_deletions_are_not(): void {

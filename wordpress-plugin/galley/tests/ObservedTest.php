@@ -419,6 +419,14 @@ final class ObservedTest extends TestCase {
 		$GLOBALS['galley_later']   = array();
 		Galley\take_purges();
 		list( $GLOBALS['galley_statement'], $GLOBALS['galley_written'], $GLOBALS['galley_first_values'], $GLOBALS['galley_late_purges'] ) = array( null, array(), array(), array() );
+		// A row cannot be written while other tables are locked, so that comes first.
+		unset( $GLOBALS['galley_purge_id'] );
+		$GLOBALS['wpdb']->row = 'none';
+		Galley\observe_write( 'UNLOCK TABLES' );
+		$this->assertSame( '"none"', $row() );
+		Galley\observe_write( 'LOCK TABLES wp_visits WRITE' );
+		$this->assertSame( 'null', $row() );
+		$this->assertSame( array( 'hard' => array(), 'soft' => array() ), Galley\take_purges() );
 		unset( $GLOBALS['options_of_test'], $GLOBALS['galley_purge_id'], $GLOBALS['wpdb'] );
 	}
 

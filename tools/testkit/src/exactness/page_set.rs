@@ -3,7 +3,10 @@
 //! An edit takes three steps: [`ComparedPages::warm`] before it, [`ComparedPages::fetch_first`] right after it, and
 //! [`ComparedPages::compare`]. The pages that PHP generated without a cache after one edit are the reference of the next one.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use super::{
     PurgeCounts, PurgeMethod,
@@ -23,6 +26,11 @@ pub(super) struct ComparedPages<'s> {
     pub(super) reference: Vec<FetchedPage>,
     /// How long to wait until pages that our plugin left stale are correct.
     pub(super) correction_limit: Duration,
+    /// Whether a first response that PHP generated after the edit is the reference of its page. It saves a request, and what a later
+    /// first response changes on the page is found after the next edit.
+    pub(super) takes_generated: bool,
+    /// Indexes of pages that were no hits after repeated requests, for each method.
+    not_stored: Vec<BTreeSet<usize>>,
 }
 
 /// The stored pages before an edit. All lists are in the order of the purge methods.
@@ -72,6 +80,8 @@ impl<'s> ComparedPages<'s> {
             targets,
             reference: Vec::new(),
             correction_limit,
+            takes_generated: false,
+            not_stored: vec![BTreeSet::new(); methods.len()],
         }
     }
 
@@ -98,6 +108,7 @@ impl<'s> ComparedPages<'s> {
             .into_iter()
             .zip(std::mem::take(&mut self.reference));
         (self.targets, self.reference) = pages.filter(|(page, _)| !varying.contains(page)).unzip();
+        self.not_stored.iter_mut().for_each(BTreeSet::clear);
         Ok(varying)
     }
 
@@ -105,6 +116,42 @@ impl<'s> ComparedPages<'s> {
     pub(super) fn fetch(&self, host: &str) -> Result<Vec<FetchedPage>, TestkitError> {
         let targets: Vec<&str> = self.targets.iter().map(String::as_str).collect();
         fetch_pages(self.site.addr(), host, &targets)
+    }
+
+    /// Fetches the pages with these indexes again.
+    fn fetch_again(
+        &self,
+        host: &str,
+        indexes: &[usize],
+        pages: &mut [FetchedPage],
+    ) -> Result<(), TestkitError> {
+        let targets = indexes.iter().filter_map(|index| self.targets.get(*index));
+        let targets: Vec<&str> = targets.map(String::as_str).collect();
+        for (index, page) in indexes
+            .iter()
+            .zip(fetch_pages(self.site.addr(), host, &targets)?)
+        {
+            if let Some(place) = pages.get_mut(*index) {
+                *place = page;
+            }
+        }
+        Ok(())
+    }
+
+    /// The pages after an edit, without a cache.
+    fn fetch_after(&self, first: &FirstResponses) -> Result<Vec<FetchedPage>, TestkitError> {
+        let [first] = first.pages.as_slice() else {
+            return self.fetch(UNCACHED_HOST);
+        };
+        if !self.takes_generated {
+            return self.fetch(UNCACHED_HOST);
+        }
+        let mut after = first.clone();
+        let hits: Vec<usize> = (0..after.len())
+            .filter(|index| after.get(*index).is_some_and(|page| page.is_hit))
+            .collect();
+        self.fetch_again(UNCACHED_HOST, &hits, &mut after)?;
+        Ok(after)
     }
 
     /// Purges all pages of all purge methods.
@@ -118,10 +165,10 @@ impl<'s> ComparedPages<'s> {
     ///
     /// # Errors
     /// [`TestkitError::Refused`] if a page differs from the reference even after a purge.
-    pub(super) fn warm(&self) -> Result<WarmPages, TestkitError> {
+    pub(super) fn warm(&mut self) -> Result<WarmPages, TestkitError> {
         let mut hits = Vec::new();
-        for method in &self.methods {
-            hits.push(self.warm_method(*method)?);
+        for (number, method) in self.methods.clone().into_iter().enumerate() {
+            hits.push(self.warm_method(number, method)?);
         }
         for method in &self.methods {
             self.site.take_recorded_purges(*method)?;
@@ -154,7 +201,7 @@ impl<'s> ComparedPages<'s> {
         first: &FirstResponses,
     ) -> Result<EditEffect, TestkitError> {
         let fetches = self.fetch_counts()?;
-        let after = self.fetch(UNCACHED_HOST)?;
+        let after = self.fetch_after(first)?;
         let mut counts = self.counts(&warm.hits, first, &after)?;
         for (counts, (before, after)) in counts.iter_mut().zip(warm.fetches.iter().zip(fetches)) {
             counts.php_requests =
@@ -237,25 +284,40 @@ impl<'s> ComparedPages<'s> {
         }
     }
 
-    /// Fetches every page of a site until it equals the reference; returns for each page whether it is a hit.
-    fn warm_method(&self, method: PurgeMethod) -> Result<Vec<bool>, TestkitError> {
-        let fetch = || self.fetch(method.host());
-        let differing = |pages: &[FetchedPage]| -> Vec<String> {
-            let pairs = self.targets.iter().zip(pages.iter().zip(&self.reference));
-            pairs
-                .filter(|(_, (page, reference))| page.content != reference.content)
-                .map(|(target, _)| target.clone())
-                .collect()
-        };
-        let stale = differing(&fetch()?);
-        self.site.purge(method, &stale)?;
-        if !stale.is_empty() {
-            fetch()?;
-        }
-        let mut fetched = fetch()?;
-        if fetched.iter().any(|page| !page.is_hit) {
-            // The first requests with another theme change options that pages have read.
-            fetched = fetch()?;
+    /// Fetches every page of a site until it equals the reference; returns for each page whether it is a hit. Pages that are never stored
+    /// are fetched once.
+    fn warm_method(
+        &mut self,
+        number: usize,
+        method: PurgeMethod,
+    ) -> Result<Vec<bool>, TestkitError> {
+        let host = method.host();
+        let known = self.not_stored.get(number).cloned().unwrap_or_default();
+        let mut fetched = self.fetch(host)?;
+        let differing: Vec<usize> = (0..fetched.len())
+            .filter(|index| !self.equals_reference(*index, &fetched))
+            .collect();
+        let targets = differing
+            .iter()
+            .filter_map(|index| self.targets.get(*index));
+        self.site
+            .purge(method, &targets.cloned().collect::<Vec<_>>())?;
+        // The first requests with another theme change options that pages have read.
+        for _ in 0..3 {
+            let again: Vec<usize> = (0..fetched.len())
+                .filter(|index| !known.contains(index) || differing.contains(index))
+                .collect();
+            let is_done = again
+                .iter()
+                .all(|index| fetched.get(*index).is_some_and(|page| page.is_hit));
+            if is_done
+                && again
+                    .iter()
+                    .all(|index| self.equals_reference(*index, &fetched))
+            {
+                break;
+            }
+            self.fetch_again(host, &again, &mut fetched)?;
         }
         let pairs = self.targets.iter().zip(fetched.iter().zip(&self.reference));
         for (target, (page, reference)) in pairs {
@@ -267,6 +329,17 @@ impl<'s> ComparedPages<'s> {
                 )));
             }
         }
-        Ok(fetched.iter().map(|page| page.is_hit).collect())
+        let hits: Vec<bool> = fetched.iter().map(|page| page.is_hit).collect();
+        if let Some(not_stored) = self.not_stored.get_mut(number) {
+            *not_stored = (0..hits.len())
+                .filter(|index| hits.get(*index) == Some(&false))
+                .collect();
+        }
+        Ok(hits)
+    }
+
+    fn equals_reference(&self, index: usize, pages: &[FetchedPage]) -> bool {
+        let pair = pages.get(index).zip(self.reference.get(index));
+        pair.is_some_and(|(page, reference)| page.content == reference.content)
     }
 }

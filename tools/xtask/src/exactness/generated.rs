@@ -1,6 +1,6 @@
 //! `xtask exactness generated`: random plugins and random edits. The tables count stale parts of pages by kind.
 //!
-//! Fails if a kind is stale that must not be. Other kinds are listed as `not yet`.
+//! Fails if a part of a page is stale.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, time::Instant};
 
@@ -52,9 +52,7 @@ pub(super) fn run(
         eprintln!("{:>5} s  {text}", start.elapsed().as_secs());
     })?;
     for case in &report.cases {
-        if common.explain || case.kind.is_held() {
-            eprint!("{}", description(case, &report));
-        }
+        eprint!("{}", description(case, &report));
     }
     if common.explain {
         eprintln!("         not stored: {}", report.not_stored.join(" "));
@@ -69,13 +67,12 @@ pub(super) fn run(
     check(&settings.methods, &report)
 }
 
-/// Fails if a kind is stale that must not be.
+/// Fails if a part of a page is stale.
 fn check(methods: &[PurgeMethod], report: &GeneratedReport) -> Result<(), CommandError> {
-    let cases = report.held_cases();
-    match (methods.first(), cases.first()) {
+    match (methods.first(), report.cases.first()) {
         (Some(PurgeMethod::Galley), Some(first)) => Err(format!(
-            "{} parts of pages were stale of kinds that must not be; the first again: {}",
-            cases.len(),
+            "{} parts of pages were stale; the first again: {}",
+            report.cases.len(),
             command_line(first, report)
         )
         .into()),
@@ -182,20 +179,15 @@ fn writes_table(rows: &BTreeMap<&str, WriteCounts>, out: &mut String) {
 fn kinds_table(kinds: &BTreeMap<Kind, KindCounts>, out: &mut String) {
     let _ = writeln!(
         out,
-        "\n| read | write | shown in a | when | parts changed | stale | |\n|---|---|---|---|--:|--:|---|"
+        "\n| read | write | shown in a | when | parts changed | stale |\n|---|---|---|---|--:|--:|"
     );
     for (kind, counts) in kinds {
         if counts.stale == 0 {
             continue;
         }
-        let verdict = if kind.is_held() {
-            "**must not be**"
-        } else {
-            "not yet"
-        };
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} | {} | {} | {verdict} |",
+            "| {} | {} | {} | {} | {} | {} |",
             kind.read, kind.write, kind.place, kind.when, counts.changed, counts.stale
         );
     }
@@ -210,7 +202,7 @@ fn json(report: &GeneratedReport) -> Value {
         .map(|(kind, counts)| {
             json!({
                 "read": kind.read, "place": kind.place, "write": kind.write, "when": kind.when, "edits": counts.edits,
-                "changed": counts.changed, "stale": counts.stale, "must_hold": kind.is_held(),
+                "changed": counts.changed, "stale": counts.stale,
             })
         })
         .collect();
@@ -232,7 +224,7 @@ fn json(report: &GeneratedReport) -> Value {
     json!({
         "sums": {
             "seed": report.seed, "plugins": report.plugins, "edits": report.edits, "without_effect": report.edits_without_effect,
-            "pages": report.pages, "not_stored": report.not_stored.len(), "drifts": report.drifts, "held_stale": report.held_cases().len(), "with": sums,
+            "pages": report.pages, "not_stored": report.not_stored.len(), "drifts": report.drifts, "with": sums,
         },
         "kinds": kinds, "writes": writes, "cases": cases, "not_stored": report.not_stored,
     })
@@ -273,30 +265,20 @@ mod tests {
     }
 
     #[test]
-    fn only_kinds_that_must_not_be_stale_fail_the_run() {
-        let unknown = report(Kind {
-            read: "a file",
-            place: "shortcode",
-            write: "nothing",
-            when: "plain",
-        });
-        assert!(check(&[PurgeMethod::Galley], &unknown).is_ok());
-        let text = markdown(&[], &unknown);
-        assert!(
-            text.contains("| a file | nothing | shortcode | plain | 3 | 1 | not yet |"),
-            "{text}"
-        );
-        let held = report(Kind {
+    fn a_stale_part_fails_the_run() {
+        let stale = report(Kind {
             read: "get_the_title",
             place: "shortcode",
             write: "wp_update_post",
             when: "plain",
         });
-        let error = check(&[PurgeMethod::Galley], &held)
+        let error = check(&[PurgeMethod::Galley], &stale)
             .unwrap_err()
             .to_string();
         assert!(error.contains("SEED=5 PLUGIN=2 EDIT=7"), "{error}");
-        assert!(check(&[PurgeMethod::None], &held).is_ok());
-        assert!(markdown(&[], &held).contains("**must not be**"));
+        assert!(check(&[PurgeMethod::None], &stale).is_ok());
+        let text = markdown(&[], &stale);
+        let row = "| get_the_title | wp_update_post | shortcode | plain | 3 | 1 |";
+        assert!(text.contains(row), "{text}");
     }
 }

@@ -113,6 +113,10 @@ function PRE_register_address( string $reader, string $surface ): void {
 			'rest_api_init',
 			static function () use ( $reader ): void {
 				$answer = static function ( $request ) use ( $reader ) {
+					// Galley stores no response of another plugin's route without a tag or a lifetime.
+					if ( function_exists( 'galley_tag' ) ) {
+						galley_tag( 'PRE-rest' );
+					}
 					return array( 'shown' => PRE_show( $reader, (int) $request['n'] ) );
 				};
 				register_rest_route( 'PRE/v1', "/$reader/(?P<n>\d+)", array( 'methods' => 'GET', 'permission_callback' => '__return_true', 'callback' => $answer ) );

@@ -5,12 +5,12 @@
 //! interfaces, some while a page is being generated, some by a PHP that is killed. After each edit every page is compared with
 //! one that PHP generates without a cache. Each plugin runs alone on a site in its original state, so that any edit can be repeated alone.
 //!
-//! Staleness is counted by kind (`kinds`): what a page read, where, what an edit wrote, and in which circumstances.
+//! Staleness is counted by kind: what a page read, where, what an edit wrote, and in which circumstances.
 
-mod kinds;
 mod plugin;
 mod reads;
 mod report;
+mod row_writes;
 mod run;
 mod sections;
 mod site;
@@ -18,7 +18,6 @@ mod sql;
 mod writes;
 
 pub use self::{
-    kinds::{HELD, Kind, Rule},
-    report::{GeneratedReport, GeneratedSettings, KindCounts, StaleCase, WriteCounts},
+    report::{GeneratedReport, GeneratedSettings, Kind, KindCounts, StaleCase, WriteCounts},
     run::run,
 };

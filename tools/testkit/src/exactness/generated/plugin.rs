@@ -229,18 +229,6 @@ fn pick<'a, T>(from: &'a [T], random: &mut Random) -> &'a T {
     &from[random.below(from.len())]
 }
 
-/// All places, with that of what WordPress itself shows.
-#[cfg(test)]
-pub(super) const PLACES: &[&str] = &[
-    "core",
-    "shortcode",
-    "block",
-    "widget",
-    "rest",
-    "sitemap",
-    "content",
-    "address",
-];
 /// All circumstances.
 #[cfg(test)]
 pub(super) const TIMES: &[&str] = &[

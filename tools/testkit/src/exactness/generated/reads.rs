@@ -153,6 +153,11 @@ pub(super) const READS: &[Read] = &[
         "return $wpdb->get_results( $wpdb->prepare( SQL(SELECT p.post_title, m.meta_value FROM {posts} p JOIN {postmeta} m ON m.post_id = p.ID WHERE m.meta_key = %s ORDER BY m.meta_value, p.ID), $key ) );",
     ),
     read(
+        PostMeta,
+        "posts with meta",
+        "$found = get_posts( array( 'meta_query' => array( array( 'key' => $key, 'value' => 'meta-1', 'compare' => '!=' ) ), 'suppress_filters' => false ) ); return wp_list_pluck( $found, 'post_title' );",
+    ),
+    read(
         HiddenMeta,
         "hidden post meta",
         "return get_post_meta( $object, $key, true );",
@@ -171,6 +176,21 @@ pub(super) const READS: &[Read] = &[
         UserMeta,
         "hidden user meta",
         "return get_user_meta( $object, $key, true );",
+    ),
+    read(
+        TermMeta,
+        "terms with meta",
+        "return get_terms( array( 'taxonomy' => 'category', 'hide_empty' => false, 'meta_key' => $key, 'orderby' => 'meta_value', 'fields' => 'names' ) );",
+    ),
+    read(
+        UserMeta,
+        "users with meta",
+        "return get_users( array( 'meta_key' => $key, 'orderby' => 'meta_value', 'fields' => 'display_name' ) );",
+    ),
+    read(
+        CommentMeta,
+        "comments with meta",
+        "return wp_list_pluck( get_comments( array( 'meta_key' => $key, 'orderby' => 'meta_value', 'status' => 'approve' ) ), 'comment_content' );",
     ),
     read(
         CommentMeta,
@@ -216,6 +236,36 @@ pub(super) const READS: &[Read] = &[
         Rows,
         "table: GROUP BY",
         "return $wpdb->get_results( SQL(SELECT status, COUNT(*) FROM {item} GROUP BY status ORDER BY status), ARRAY_N );",
+    ),
+    read(
+        Rows,
+        "table: HAVING",
+        "return $wpdb->get_results( SQL(SELECT status, SUM(amount) AS total FROM {item} GROUP BY status HAVING total > 40 ORDER BY status), ARRAY_N );",
+    ),
+    read(
+        Rows,
+        "table: WITH",
+        "return $wpdb->get_col( SQL(WITH t AS (SELECT name, amount FROM {item} WHERE status = 'on') SELECT t.name FROM t ORDER BY t.amount, t.name) );",
+    ),
+    read(
+        Rows,
+        "table: window",
+        "return $wpdb->get_results( SQL(SELECT name, RANK() OVER (ORDER BY amount DESC, id) FROM {item} ORDER BY id), ARRAY_N );",
+    ),
+    read(
+        Rows,
+        "table: SHOW COLUMNS",
+        "return $wpdb->get_col( SQL(SHOW COLUMNS FROM {item}) );",
+    ),
+    read(
+        Rows,
+        "table: by another connection",
+        "$own = new wpdb( DB_USER, DB_PASSWORD, DB_NAME, DB_HOST ); return $own->get_col( SQL(SELECT amount FROM {item} WHERE id <> $n ORDER BY id) );",
+    ),
+    read(
+        Rows,
+        "tables: EXISTS",
+        "return $wpdb->get_col( SQL(SELECT i.name FROM {item} i WHERE EXISTS (SELECT 1 FROM {part} p WHERE p.item_id = i.id) ORDER BY i.id) );",
     ),
     read(
         Rows,
@@ -277,6 +327,17 @@ pub(super) const READS: &[Read] = &[
         "WP_Query with properties",
         "return wp_list_pluck( get_posts( array( 'category' => PRE_id( 'term', $n ), 'suppress_filters' => false ) ), 'post_title' );",
     ),
+    read(
+        Posts,
+        "count_user_posts",
+        "return count_user_posts( $user );",
+    ),
+    read(Posts, "wp_count_posts", "return wp_count_posts()->publish;"),
+    read(
+        Posts,
+        "wp_get_archives",
+        "return wp_get_archives( array( 'echo' => false, 'show_post_count' => true ) );",
+    ),
     read(Posts, "get_the_title", "return get_the_title( $post );"),
     read(
         Terms,
@@ -287,6 +348,16 @@ pub(super) const READS: &[Read] = &[
         Terms,
         "get_the_terms",
         "return wp_list_pluck( (array) get_the_terms( $post, 'category' ), 'name' );",
+    ),
+    read(
+        Terms,
+        "get_terms",
+        "return get_terms( array( 'taxonomy' => 'category', 'fields' => 'names' ) );",
+    ),
+    read(
+        Comments,
+        "get_comments_number",
+        "return get_comments_number( $post );",
     ),
     read(
         Comments,

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::Kind;
 use crate::exactness::PurgeMethod;
 
 /// Which plugins and edits a run generates.
@@ -22,6 +21,19 @@ pub struct GeneratedSettings {
     pub only_plugin: Option<usize>,
     /// Runs only the edit with this number.
     pub only_edit: Option<usize>,
+}
+
+/// What a page read and where, and what an edit wrote and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    /// What was read; `core page` for what WordPress itself shows.
+    pub read: &'static str,
+    /// Where it was shown: `shortcode`, `widget`, `sitemap` and so on.
+    pub place: &'static str,
+    /// What was written.
+    pub write: &'static str,
+    /// `plain`, `while a page is generated`, `exit`, `fatal error` or `killed`.
+    pub when: &'static str,
 }
 
 /// Parts of pages of one kind.
@@ -69,7 +81,7 @@ pub struct StaleCase {
     pub edit_shape: String,
     /// Some lines of the response (`-`) and of what PHP generates (`+`).
     pub difference: String,
-    /// Whether it is also stale if no other edit runs. Known for the first cases that must not occur.
+    /// Whether it is also stale if no other edit runs. Known for the first cases.
     pub occurs_alone: Option<bool>,
 }
 
@@ -101,12 +113,6 @@ pub struct GeneratedReport {
 }
 
 impl GeneratedReport {
-    /// The cases that must not occur.
-    pub fn held_cases(&self) -> Vec<&StaleCase> {
-        let cases = self.cases.iter();
-        cases.filter(|case| case.kind.is_held()).collect()
-    }
-
     /// Counts parts of pages by a part of their kind.
     pub fn by(&self, part: fn(&Kind) -> &'static str) -> BTreeMap<&'static str, KindCounts> {
         let mut sums: BTreeMap<&'static str, KindCounts> = BTreeMap::new();
@@ -130,3 +136,6 @@ impl WriteCounts {
         self.overpurged += other.overpurged;
     }
 }
+
+/// The read of a page that differs outside of what the plugin shows.
+pub(super) const CORE_PAGE: &str = "core page";

@@ -26,12 +26,19 @@ pub(super) struct GeneratedSite {
 
 impl GeneratedSite {
     pub(super) fn start(settings: &GeneratedSettings) -> Result<Self, TestkitError> {
-        let site = ExactnessSite::start(&ExactnessSettings::for_scripts(
+        let mut site = ExactnessSite::start(&ExactnessSettings::for_scripts(
             &settings.galley,
             &settings.plugin,
             &settings.methods,
         ))?;
         fs::create_dir_all(site.scripts_dir()).context("create the folder of scripts")?;
+        let compiled = site.notes_dir().join("compiled");
+        fs::create_dir_all(&compiled).context("create the folder of compiled files")?;
+        if let Some(user) = account::web_user() {
+            user.chown(&compiled)?;
+        }
+        // Each script has its own name.
+        site.wordpress.compiled = Some(compiled);
         let dump = site.notes_dir().join("original.sql");
         Ok(Self { site, dump })
     }

@@ -83,7 +83,9 @@ impl Spelling {
         let variable = match name {
             "column" => return "{$column}".to_owned(),
             "table" => "{$table}".to_owned(),
-            "item" | "part" | "queue" | "shown" => format!("{{$wpdb->prefix}}PRE_{name}"),
+            "item" | "part" | "queue" | "shown" | "copy" | "old" => {
+                format!("{{$wpdb->prefix}}PRE_{name}")
+            }
             core => format!("{{$wpdb->{core}}}"),
         };
         let quote = if self.is_quoted { "`" } else { "" };

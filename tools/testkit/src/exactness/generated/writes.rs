@@ -2,7 +2,10 @@
 //!
 //! PHP code gets `$n`, the number of an object, a new text `$v`, a new number `$m`, `$wpdb`, and the variables of its [`Store`].
 
-use super::reads::Store;
+use super::{
+    reads::Store,
+    row_writes::{OBJECT_CACHE, ROWS, TRANSIENT},
+};
 
 /// Which way an edit takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +25,7 @@ pub(super) struct Write {
     pub(super) php: &'static str,
 }
 
-const fn through(name: &'static str, php: &'static str) -> Write {
+pub(super) const fn through(name: &'static str, php: &'static str) -> Write {
     Write {
         name,
         path: Path::Through,
@@ -30,7 +33,7 @@ const fn through(name: &'static str, php: &'static str) -> Write {
     }
 }
 
-const fn past(name: &'static str, php: &'static str) -> Write {
+pub(super) const fn past(name: &'static str, php: &'static str) -> Write {
     Write {
         name,
         path: Path::Past,
@@ -72,6 +75,10 @@ const OPTION: &[Write] = &[
         "$old = get_option( $name ); update_option( $name, $v ); update_option( $name, $old );",
     ),
     through("delete_option", "delete_option( $name );"),
+    through(
+        "update_option at shutdown",
+        "add_action( 'shutdown', static function () use ( $name, $v ) { update_option( $name, $v ); }, 1000 );",
+    ),
     through(
         "delete_option, add_option",
         "delete_option( $name ); add_option( $name, $v );",
@@ -156,6 +163,18 @@ const META: &[Write] = &[
         "delete_metadata( $type, $object, $key ); add_metadata( $type, $object, $key, $v );",
     ),
     through(
+        "add_metadata, another value",
+        "add_metadata( $type, $object, $key, $v );",
+    ),
+    through(
+        "delete_metadata of all objects",
+        "delete_metadata( $type, 0, $key, '', true );",
+    ),
+    through(
+        "update_metadata_by_mid",
+        "$mids = $wpdb->get_results( SQL(SELECT * FROM {table} WHERE {column} = $object AND meta_key = '$key'), ARRAY_N ); if ( $mids ) { update_metadata_by_mid( $type, $mids[0][0], $v ); }",
+    ),
+    through(
         "update_metadata of an unread key",
         "update_metadata( $type, $object, '_edit_lock', $v );",
     ),
@@ -181,138 +200,6 @@ const META: &[Write] = &[
     ),
 ];
 
-const ROWS: &[Write] = &[
-    past(
-        "wpdb->insert",
-        "$wpdb->insert( $item, array( 'name' => \"item-$v\", 'status' => 'on', 'amount' => $m, 'post_id' => PRE_id( 'post', $n ) ) );",
-    ),
-    past(
-        "wpdb->update",
-        "$wpdb->update( $item, array( 'amount' => $m ), array( 'id' => $n ) );",
-    ),
-    past(
-        "wpdb->update by name",
-        "$wpdb->update( $item, array( 'amount' => $m, 'status' => 'on' ), array( 'name' => \"item-$n\" ) );",
-    ),
-    past(
-        "wpdb->update, row hidden",
-        "$wpdb->update( $item, array( 'status' => 'off' ), array( 'id' => $n ) );",
-    ),
-    past(
-        "wpdb->update, same value",
-        "$wpdb->update( $item, array( 'amount' => (int) $wpdb->get_var( \"SELECT amount FROM $item WHERE id = $n\" ) ), array( 'id' => $n ) );",
-    ),
-    past(
-        "wpdb->update, there and back",
-        "$old = $wpdb->get_var( \"SELECT amount FROM $item WHERE id = $n\" ); $wpdb->update( $item, array( 'amount' => $m ), array( 'id' => $n ) ); $wpdb->update( $item, array( 'amount' => $old ), array( 'id' => $n ) );",
-    ),
-    past(
-        "wpdb->update of an unread column",
-        "$wpdb->update( $item, array( 'note' => $v ), array( 'id' => $n ) );",
-    ),
-    past(
-        "wpdb->delete",
-        "$wpdb->delete( $item, array( 'id' => $n ) );",
-    ),
-    past(
-        "wpdb->replace",
-        "$wpdb->replace( $item, array( 'id' => $n, 'name' => \"item-$n\", 'status' => 'on', 'amount' => $m, 'post_id' => PRE_id( 'post', 1 ) ) );",
-    ),
-    past(
-        "UPDATE",
-        "$wpdb->query( $wpdb->prepare( SQL(UPDATE {item} SET amount = %d WHERE id = %d), $m, $n ) );",
-    ),
-    past(
-        "UPDATE of all rows",
-        "$wpdb->query( SQL(UPDATE {item} SET amount = amount + $m) );",
-    ),
-    past(
-        "UPDATE with LIMIT",
-        "$wpdb->query( SQL(UPDATE {item} SET amount = $m ORDER BY id DESC LIMIT 1) );",
-    ),
-    past(
-        "INSERT of two rows",
-        "$wpdb->query( SQL(INSERT INTO {item} (name, status, amount) VALUES ('item-$v-a', 'on', $m), ('item-$v-b', 'off', $m)) );",
-    ),
-    past(
-        "INSERT SET",
-        "$wpdb->query( SQL(INSERT INTO {item} SET name = 'item-$v', status = 'on', amount = $m) );",
-    ),
-    past(
-        "INSERT IGNORE",
-        "$wpdb->query( SQL(INSERT IGNORE INTO {item} (name, status, amount) VALUES ('item-$n', 'on', $m)) );",
-    ),
-    past(
-        "INSERT ON DUPLICATE KEY",
-        "$wpdb->query( $wpdb->prepare( SQL(INSERT INTO {item} (name, status, amount) VALUES (%s, 'on', %d) ON DUPLICATE KEY UPDATE amount = VALUES(amount)), \"item-$n\", $m ) );",
-    ),
-    past(
-        "INSERT SELECT",
-        "$wpdb->query( SQL(INSERT INTO {item} (name, status, amount, post_id) SELECT CONCAT(name, '-$v'), 'on', amount, post_id FROM {item} WHERE id = $n) );",
-    ),
-    past(
-        "REPLACE",
-        "$wpdb->query( SQL(REPLACE INTO {item} (id, name, status, amount) VALUES ($n, 'item-$n', 'on', $m)) );",
-    ),
-    past(
-        "DELETE",
-        "$wpdb->query( $wpdb->prepare( SQL(DELETE FROM {item} WHERE name = %s), \"item-$n\" ) );",
-    ),
-    past(
-        "DELETE with LIMIT",
-        "$wpdb->query( SQL(DELETE FROM {item} ORDER BY id DESC LIMIT 1) );",
-    ),
-    past(
-        "UPDATE of two tables",
-        "$wpdb->query( SQL(UPDATE {item} i JOIN {part} p ON p.item_id = i.id SET i.amount = $m, p.label = 'label-$v' WHERE i.id = $n) );",
-    ),
-    past(
-        "DELETE from two tables",
-        "$wpdb->query( SQL(DELETE i, p FROM {item} i JOIN {part} p ON p.item_id = i.id WHERE i.id = $n) );",
-    ),
-    past("TRUNCATE", "$wpdb->query( SQL(TRUNCATE TABLE {item}) );"),
-    past(
-        "ALTER TABLE",
-        "$wpdb->query( SQL(ALTER TABLE {item} ADD COLUMN extra_$m INT) );",
-    ),
-    past(
-        "INSERT with a trigger",
-        "$wpdb->query( SQL(INSERT INTO {queue} (item_id) VALUES ($n)) );",
-    ),
-    past(
-        "transaction, COMMIT",
-        "$wpdb->query( 'START TRANSACTION' ); $wpdb->update( $item, array( 'amount' => $m ), array( 'id' => $n ) ); $wpdb->query( 'COMMIT' );",
-    ),
-    past(
-        "transaction, ROLLBACK",
-        "$wpdb->query( 'BEGIN' ); $wpdb->update( $item, array( 'amount' => $m ), array( 'id' => $n ) ); $wpdb->query( 'ROLLBACK' );",
-    ),
-    past(
-        "transaction, SAVEPOINT",
-        "$wpdb->query( 'START TRANSACTION' ); $wpdb->update( $item, array( 'amount' => $m ), array( 'id' => 1 ) ); $wpdb->query( 'SAVEPOINT here' ); $wpdb->delete( $item, array( 'id' => 2 ) ); $wpdb->query( 'ROLLBACK TO SAVEPOINT here' ); $wpdb->query( 'COMMIT' );",
-    ),
-    past(
-        "wpdb->insert in the second table",
-        "$wpdb->insert( $part, array( 'item_id' => $n, 'label' => \"label-$v\" ) );",
-    ),
-    past(
-        "UPDATE of the second table",
-        "$wpdb->query( $wpdb->prepare( SQL(UPDATE {part} SET label = %s WHERE item_id = %d), \"label-$v\", $n ) );",
-    ),
-    past(
-        "wpdb->delete in the second table",
-        "$wpdb->delete( $part, array( 'item_id' => $n ) );",
-    ),
-    through(
-        "wp_update_post of a joined post",
-        "wp_update_post( array( 'ID' => PRE_id( 'post', $n ), 'post_title' => \"Title $v\" ) );",
-    ),
-    through(
-        "wp_update_user of a joined user",
-        "wp_update_user( array( 'ID' => PRE_id( 'user', $n ), 'display_name' => \"Sailor $v\" ) );",
-    ),
-];
-
 const POSTS: &[Write] = &[
     through(
         "wp_update_post",
@@ -323,6 +210,23 @@ const POSTS: &[Write] = &[
         "wp_update_post( array( 'ID' => $post ) );",
     ),
     through("wp_trash_post", "wp_trash_post( $post );"),
+    through(
+        "wp_untrash_post",
+        "wp_trash_post( $post ); wp_untrash_post( $post ); wp_publish_post( $post );",
+    ),
+    through("wp_delete_post", "wp_delete_post( $post, true );"),
+    through(
+        "wp_update_post, private",
+        "wp_update_post( array( 'ID' => $post, 'post_status' => 'private' ) );",
+    ),
+    through(
+        "wp_update_post, date",
+        "wp_update_post( array( 'ID' => $post, 'post_date' => '2023-03-05 10:00:00', 'edit_date' => true ) );",
+    ),
+    through(
+        "wp_publish_post of a scheduled post",
+        "$new = wp_insert_post( array( 'post_title' => \"Title $v\", 'post_name' => \"PRE-$v\", 'post_status' => 'future', 'post_content' => $v, 'post_category' => array( $term ), 'post_date' => '2033-03-09 10:00:00' ) ); wp_update_post( array( 'ID' => $new, 'post_date' => '2023-03-08 10:00:00', 'edit_date' => true ) ); wp_publish_post( $new );",
+    ),
     through(
         "wp_insert_post",
         "wp_insert_post( array( 'post_title' => \"Title $v\", 'post_name' => \"PRE-$v\", 'post_status' => 'publish', 'post_content' => $v, 'post_category' => array( $term ), 'post_date' => '2023-03-09 10:00:00' ) );",
@@ -358,6 +262,10 @@ const TERMS: &[Write] = &[
         "wp_update_term",
         "wp_update_term( $term, 'category', array( 'name' => \"Term $v\" ) );",
     ),
+    through(
+        "wp_remove_object_terms",
+        "wp_remove_object_terms( $post, array( $term ), 'category' );",
+    ),
     through("wp_delete_term", "wp_delete_term( $term, 'category' );"),
     past(
         "UPDATE terms",
@@ -378,6 +286,7 @@ const COMMENTS: &[Write] = &[
         "wp_set_comment_status",
         "wp_set_comment_status( $comment, 'hold' );",
     ),
+    through("wp_delete_comment", "wp_delete_comment( $comment, true );"),
     through(
         "wp_update_comment",
         "wp_update_comment( array( 'comment_ID' => $comment, 'comment_content' => \"Remark $v.\" ) );",
@@ -401,48 +310,13 @@ const USERS: &[Write] = &[
         "wp_update_user, same value",
         "wp_update_user( array( 'ID' => $user, 'display_name' => get_userdata( $user )->display_name ) );",
     ),
+    through(
+        "wp_delete_user",
+        "require_once ABSPATH . 'wp-admin/includes/user.php'; wp_delete_user( $user, 1 );",
+    ),
     past(
         "UPDATE users",
         "$wpdb->query( $wpdb->prepare( SQL(UPDATE {users} SET display_name = %s WHERE ID = %d), \"Sailor $v\", $user ) ); clean_user_cache( $user );",
-    ),
-];
-
-const TRANSIENT: &[Write] = &[
-    through(
-        "rows, delete_transient",
-        "$wpdb->update( $item, array( 'amount' => $m ), array( 'id' => $n ) ); delete_transient( $name ); delete_transient( $other );",
-    ),
-    past(
-        "rows, transient kept",
-        "$wpdb->update( $item, array( 'amount' => $m ), array( 'id' => $n ) );",
-    ),
-    through(
-        "set_transient",
-        "set_transient( $name, $v, DAY_IN_SECONDS ); set_transient( $other, $v );",
-    ),
-    past(
-        "rows, DELETE transients",
-        "$wpdb->update( $item, array( 'amount' => $m ), array( 'id' => $n ) ); $wpdb->query( SQL(DELETE FROM {options} WHERE option_name LIKE '\\\\_transient\\\\_%PRE\\\\_%') ); wp_cache_flush();",
-    ),
-];
-
-const OBJECT_CACHE: &[Write] = &[
-    through(
-        "rows, wp_cache_delete",
-        "$wpdb->update( $item, array( 'amount' => $m ), array( 'id' => $n ) ); wp_cache_delete( $name, 'PRE' );",
-    ),
-    past(
-        "rows, cache kept",
-        "$wpdb->update( $item, array( 'amount' => $m ), array( 'id' => $n ) );",
-    ),
-    through("wp_cache_set", "wp_cache_set( $name, $v, 'PRE' );"),
-    through(
-        "rows, new salt",
-        "$wpdb->update( $item, array( 'amount' => $m ), array( 'id' => $n ) ); wp_cache_set( 'last_changed', $v, 'PRE' );",
-    ),
-    past(
-        "rows, wp_cache_flush",
-        "$wpdb->query( SQL(UPDATE {item} SET amount = amount + $m) ); wp_cache_flush();",
     ),
 ];
 
