@@ -5,6 +5,7 @@ mod behaviors;
 mod chromium;
 pub mod client;
 mod curl;
+mod default;
 mod defenses;
 mod early_data;
 mod ngtcp2;
