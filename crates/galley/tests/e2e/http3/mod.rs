@@ -4,6 +4,7 @@
 mod behaviors;
 mod chromium;
 pub mod client;
+mod cluster;
 mod curl;
 mod default;
 mod defenses;
