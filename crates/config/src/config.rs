@@ -68,6 +68,42 @@ impl Config {
         origin.map_or_else(Vec::new, |origin| origin.warnings(findings))
     }
 
+    /// The UDP addresses at which a site is served over HTTP/3. By default those of its TLS listeners without the PROXY protocol, which
+    /// does not exist for UDP.
+    pub fn quic_listeners(&self, site: &SiteConfig) -> Vec<Listen> {
+        let has_certificate = site.has_auto_tls || !site.certificates.is_empty();
+        if !site.policy.flags.http3 || !has_certificate {
+            return Vec::new();
+        }
+        if let Some(named) = &self.server.listen_quic {
+            return named.clone();
+        }
+        let proxied = &self.server.proxy_protocol;
+        let direct = site.listen_tls.iter().filter(|one| !proxied.contains(one));
+        let mut all: Vec<Listen> = Vec::new();
+        for listen in direct {
+            let listen = match listen {
+                Listen::Passed(_) => Listen::Passed(PASSED_QUIC.to_owned()),
+                Listen::Tcp(_) | Listen::Unix(_) => listen.clone(),
+            };
+            if !all.contains(&listen) {
+                all.push(listen);
+            }
+        }
+        all
+    }
+
+    /// The UDP addresses of HTTP/3 of all sites, each once.
+    pub fn all_quic_listeners(&self) -> Vec<Listen> {
+        let mut all: Vec<Listen> = Vec::new();
+        for listen in self.sites.iter().flat_map(|site| self.quic_listeners(site)) {
+            if !all.contains(&listen) {
+                all.push(listen);
+            }
+        }
+        all
+    }
+
     /// The number of pools that Galley runs: one for each managed site and each program of a rule.
     pub fn managed_pools(&self) -> usize {
         let upstreams = self.sites.iter().flat_map(|site| {
@@ -86,8 +122,8 @@ pub struct ServerConfig {
     pub listen: Vec<Listen>,
     /// The TLS listeners of sites that have a certificate but no `listen_tls`.
     pub listen_tls: Vec<Listen>,
-    /// The UDP addresses of HTTP/3; never a path.
-    pub listen_quic: Vec<Listen>,
+    /// The UDP addresses of HTTP/3, never a path; `None`: those of the TLS listeners.
+    pub listen_quic: Option<Vec<Listen>>,
     /// Whether HTTP/3 accepts requests before a handshake is complete.
     pub early_data: bool,
     /// The oldest TLS version that Galley accepts from clients.
@@ -361,6 +397,9 @@ pub enum TlsVersion {
     /// RFC 8446.
     V13,
 }
+
+/// The name of the UDP socket of systemd that belongs to a TLS listener of systemd: that of `galley-quic.socket`.
+const PASSED_QUIC: &str = "quic";
 
 /// The maximum size of an error page, in bytes: Galley keeps it in memory.
 pub const MAX_ERROR_PAGE: u64 = 256 << 10;

@@ -36,7 +36,7 @@ pub enum OptionPath {
     Listener {
         /// The index of the first site with this listener.
         site: usize,
-        /// `listen` or `listen_tls`.
+        /// `listen`, `listen_tls` or `listen_quic`.
         list: &'static str,
         /// The listener.
         listen: Listen,

@@ -114,6 +114,7 @@ fn computed(config: &Config, row: &OptionRow) -> Option<String> {
         (OptionSection::Cache, "max_object") => size(config.cache.max_object),
         (OptionSection::Server, "spool_size") => size(server.spool.size),
         (OptionSection::Server, "spool_memory") => size(server.spool.memory),
+        (OptionSection::Server, "listen_quic") => Some(list(&config.all_quic_listeners())),
         (OptionSection::Admin, "listen") => Some(quoted(&config.admin.listen.to_string())),
         _ => None,
     }
@@ -206,6 +207,7 @@ mod tests {
             find(&all, "[cluster]", "engine"),
             set("\"redis://10.0.0.1:6379\"", 8)
         );
+        assert_eq!(find(&all, "[server]", "listen_quic"), default("[]"));
         let site = config.effective_of_site(0);
         assert_eq!(
             find(&site, "[[site]]", "upstream"),

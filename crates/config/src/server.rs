@@ -167,11 +167,11 @@ pub(crate) fn check(document: &Document, config: &Config, diagnostics: &mut Diag
     php_user(document, &config.sites, diagnostics);
 }
 
-/// The UDP addresses of HTTP/3.
-fn quic(section: &SectionTable) -> Vec<Listen> {
-    let mut all: Vec<Listen> = section.value("listen_quic");
+/// The UDP addresses of HTTP/3, if they are named.
+fn quic(section: &SectionTable) -> Option<Vec<Listen>> {
+    let mut all: Vec<Listen> = section.get("listen_quic")?;
     all.retain(|one| !matches!(one, Listen::Unix(_)));
-    all
+    Some(all)
 }
 
 /// Checks that HTTP/3 has addresses, which no proxy uses, and a site.

@@ -222,7 +222,7 @@ fn help_for_unknown(section: OptionSection, name: &str) -> String {
 const ABSENT: &[(&[&str], &str)] = &[
     (
         &["http3", "h3", "quic"],
-        "remove it: `listen_quic` of `[server]` turns on HTTP/3, and `http3` of a site turns it off there",
+        "remove it: listeners with TLS speak HTTP/3, unless `listen_quic = []` is in `[server]` or `http3 = false` in the site",
     ),
     (
         &["http2", "h2"],

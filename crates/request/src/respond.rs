@@ -6,6 +6,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use galley_policy::decide::{Decision, PathKind};
+use galley_policy::headers::Recipient;
 use galley_policy::outcome::{MissWhy, Outcome, PassWhy, RefusedWhy, StaleWhy};
 use galley_policy::request_info::Method;
 use galley_policy::trace_context::TraceParent;
@@ -60,7 +61,7 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Respons
             .site
             .heads
             .of(exchange.info.rule(), response.status),
-        exchange.info.scheme(),
+        Recipient::new(exchange.info.scheme(), exchange.is_from_proxy),
     );
     if matches!(
         response.outcome,

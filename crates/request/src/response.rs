@@ -7,11 +7,10 @@ use bytes::Bytes;
 use galley_cache::disk::BodyPieces;
 use galley_cache::entry::Entry;
 use galley_cache::fill::FillReader;
-use galley_policy::headers::Compiled;
+use galley_policy::headers::{Compiled, Recipient};
 use galley_policy::outcome::{Outcome, RefusedWhy};
 use galley_policy::private;
 use galley_policy::redirect::Redirection;
-use galley_policy::request_info::Scheme;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::site::Site;
@@ -150,12 +149,12 @@ impl Response {
     }
 
     /// Applies the field changes of the configuration. This is the last change to a response before it is sent.
-    pub fn change(&mut self, changes: &Compiled, scheme: Scheme) {
+    pub fn change(&mut self, changes: &Compiled, recipient: Recipient) {
         if changes.touches(self.fields.map()) {
             self.fields = ResponseFields::Own(changes.stripped(self.fields.map()));
         }
         self.extra.retain(|(name, _)| !changes.drops(name));
-        let added = changes.fields(scheme).iter().cloned();
+        let added = changes.fields(recipient).iter().cloned();
         self.extra.splice(0..0, added);
     }
 

@@ -14,10 +14,10 @@ use galley_http::framing::{self, BodyKind, Host};
 use galley_http::head::{self, Head, ParsedHead, Version};
 use galley_http::owned_head::OwnedHead;
 use galley_http::response_writer::{self, ConnectionField, Length};
-use galley_policy::headers::Compiled;
+use galley_policy::headers::{Compiled, Recipient};
 use galley_policy::outcome::Outcome;
 use galley_policy::proxied::{ConnectionInfo, RequestOrigin};
-use galley_policy::request_info::{RequestLineInfo, Scheme};
+use galley_policy::request_info::RequestLineInfo;
 use galley_policy::route;
 use galley_policy::time::Tick;
 use http::header;
@@ -265,12 +265,12 @@ impl RequestContext<'_> {
         };
         let info = &buffers.info;
         let changes = site.heads.of(info.rule(), hit.status().as_u16());
-        let scheme = info.scheme();
+        let is_proxy = self.sites.proxies().trusts(self.endpoints.client);
         write_head(
             output,
             &hit,
             changes,
-            scheme,
+            Recipient::new(info.scheme(), is_proxy),
             &self.date,
             request.connection,
         );
@@ -395,7 +395,7 @@ fn write_head(
     output: &mut Vec<u8>,
     hit: &Hit,
     changes: &Compiled,
-    scheme: Scheme,
+    recipient: Recipient,
     date: &HttpDate,
     connection: ConnectionField,
 ) {
@@ -417,7 +417,7 @@ fn write_head(
     let lines = changes
         .left(hit.lines(), hit.mask())
         .chain(is_immutable.then_some(IMMUTABLE))
-        .chain([changes.lines(scheme)])
+        .chain([changes.lines(recipient)])
         .chain(age_lines)
         .chain(undated.into_iter().flatten());
     response_writer::write_stored(

@@ -13,10 +13,9 @@ use galley_http::h2::{self, Http2HeadBuffer};
 use galley_http::head::{self, Version};
 use galley_http::hpack::Block;
 use galley_http::owned_head::OwnedHead;
-use galley_policy::headers::Compiled;
+use galley_policy::headers::{Compiled, Recipient};
 use galley_policy::outcome::Outcome;
 use galley_policy::proxied::ConnectionInfo;
-use galley_policy::request_info::Scheme;
 use http::StatusCode;
 use http::header;
 
@@ -147,8 +146,9 @@ fn try_find<C: HeadCoding>(
         HitLookup::Hit(hit, site) => {
             let changes = site.heads.of(buffers.info.rule(), hit.status().as_u16());
             let begin = encoded.len();
-            let scheme = buffers.info.scheme();
-            write_head::<C>(encoded, &hit, changes, scheme, core.date.get());
+            let is_proxy = sites.proxies().trusts(endpoints.client);
+            let recipient = Recipient::new(buffers.info.scheme(), is_proxy);
+            write_head::<C>(encoded, &hit, changes, recipient, core.date.get());
             let is_small = encoded.len() - begin <= MAX_HEAD;
             if is_small && hit.body().len() <= most {
                 return Some(StreamLookup::Hit(StreamHit {
@@ -186,7 +186,7 @@ fn write_head<C: HeadCoding>(
     out: &mut Vec<u8>,
     hit: &Hit,
     changes: &Compiled,
-    scheme: Scheme,
+    recipient: Recipient,
     date: HttpDate,
 ) {
     let coding = C::begin(out, hit.status());
@@ -196,7 +196,7 @@ fn write_head<C: HeadCoding>(
     if hit.is_immutable() && !changes.drops(&header::CACHE_CONTROL) {
         coding.field(out, b"cache-control", galley_files::IMMUTABLE.as_bytes());
     }
-    coding.lines(out, changes.lines(scheme));
+    coding.lines(out, changes.lines(recipient));
     let mut digits = itoa::Buffer::new();
     let status = match hit.age() {
         Some(seconds) => {

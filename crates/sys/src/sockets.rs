@@ -102,6 +102,12 @@ impl BoundSockets {
         })
     }
 
+    /// The address of the first socket; `None` for a socket in the file system.
+    pub fn address(&self) -> Option<SocketAddr> {
+        let first = self.sockets.first()?.first()?;
+        first.local_addr().ok()?.as_socket()
+    }
+
     /// The file of a unix socket.
     pub fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(|file| file.path.as_path())
@@ -152,6 +158,15 @@ impl Listening {
             Self::Tcp(listener) => listener.try_clone().map(Self::Tcp),
             Self::Unix(listener) => listener.try_clone().map(Self::Unix),
             Self::Udp(socket) => socket.try_clone().map(Self::Udp),
+        }
+    }
+
+    /// The address; `None` for a socket in the file system.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().ok(),
+            Self::Udp(socket) => socket.local_addr().ok(),
+            Self::Unix(_) => None,
         }
     }
 

@@ -7,16 +7,24 @@ use super::{DoctorFinding, ProcFs, Severity};
 
 /// The findings about HTTP/3; none without addresses for it. No DNS server is asked.
 pub fn quic_findings(machine: &ProcFs, config: &Config) -> Vec<DoctorFinding> {
-    let listeners = &config.server.listen_quic;
-    let reached = |site: &&SiteConfig| {
-        site.policy.flags.http3 && (site.has_auto_tls || !site.certificates.is_empty())
-    };
-    let sites: Vec<&SiteConfig> = config.sites.iter().filter(reached).collect();
-    if listeners.is_empty() || sites.is_empty() {
+    let listeners = config.all_quic_listeners();
+    if listeners.is_empty() {
         return Vec::new();
     }
-    let records = sites.into_iter().filter_map(|site| record(site, listeners));
-    std::iter::once(buffers(machine)).chain(records).collect()
+    let sites = config.sites.iter();
+    let records = sites.filter_map(|site| record(site, &config.quic_listeners(site)));
+    let general = [addresses(&listeners), buffers(machine)];
+    general.into_iter().chain(records).collect()
+}
+
+/// Where HTTP/3 is served, and what must let it pass.
+fn addresses(listeners: &[Listen]) -> DoctorFinding {
+    let listeners: Vec<String> = listeners.iter().map(ToString::to_string).collect();
+    let seen = format!(
+        "HTTP/3 on {}: firewalls must let UDP pass to the same ports as TCP",
+        listeners.join(", ")
+    );
+    DoctorFinding::fine("http3", seen)
 }
 
 /// Checks the kernel's limits of buffers of UDP sockets.

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use galley_config::{Config, Listen};
-use galley_policy::route::HostPattern;
 
 use super::ServerStartError;
-use super::quic::{self, InheritedQuic};
+use super::open_listener::{ListenerKind, OpenListener, Removals, Rows, rows};
+use super::quic::{self, InheritedQuic, MissingQuic};
 use crate::binary_upgrade::ListenerName;
 use galley_request::{Site, Sites};
 use galley_server::{BoundListener, Listeners, QuicListener, QuicRouter, QuicSecret};
@@ -26,28 +26,17 @@ use galley_tls::Acceptor;
 
 /// Sockets that are bound but do not listen yet.
 #[derive(Default)]
-pub(super) struct NewListeners(Vec<NewListener>);
+pub(super) struct NewListeners {
+    bound: Vec<NewListener>,
+    /// UDP addresses that Galley serves without, because the configuration does not name them.
+    missing: Vec<MissingQuic>,
+}
 
 struct NewListener {
     listener: OpenListener,
     bound: BoundSockets,
     /// Whether another process has handed them over, and may still receive from them.
     is_inherited: bool,
-}
-
-/// A listener and its protocols.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct OpenListener {
-    kind: ListenerKind,
-    listen: Listen,
-}
-
-/// The list that names a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum ListenerKind {
-    Plain,
-    Tls,
-    Quic,
 }
 
 /// Listening sockets, by their names.
@@ -82,7 +71,22 @@ struct ListenerSockets {
 impl NewListeners {
     /// The paths of the sockets in the file system.
     pub(super) fn files(&self) -> impl Iterator<Item = &std::path::Path> {
-        self.0.iter().filter_map(|new| new.bound.path())
+        self.bound.iter().filter_map(|new| new.bound.path())
+    }
+
+    /// Goes on without a listener of HTTP/3 that the configuration does not name. Others are an error.
+    fn refuse(
+        &mut self,
+        config: &Config,
+        listener: &OpenListener,
+        cause: io::Error,
+    ) -> Result<(), ServerStartError> {
+        if !listener.is_quic() || config.server.listen_quic.is_some() {
+            return Err(listener.failed(cause));
+        }
+        let listen = listener.listen.clone();
+        self.missing.push(MissingQuic { listen, cause });
+        Ok(())
     }
 }
 
@@ -146,48 +150,90 @@ impl HeldListeners {
     /// Binds each listener of a configuration that is not held yet.
     pub(super) fn bind(&mut self, config: &Config) -> Result<NewListeners, ServerStartError> {
         let rows = rows(config);
-        let new: Vec<&OpenListener> = rows
+        let new = rows
             .keys()
-            .filter(|listener| self.socket(listener, &rows).is_none())
-            .collect();
-        for listener in &new {
-            if let Listen::Tcp(address) = &listener.listen
-                && !self.has_port(listener.is_quic(), address.port())
-                && !self.inherited.contains_key(&listener.name())
-            {
-                let is_free = match listener.kind {
-                    ListenerKind::Quic => sockets::is_udp_free(*address),
-                    ListenerKind::Plain | ListenerKind::Tls => sockets::is_free(*address),
-                };
-                is_free.map_err(|cause| listener.failed(cause))?;
+            .filter(|listener| self.socket(listener, &rows).is_none());
+        let mut listeners = NewListeners::default();
+        let mut free = Vec::new();
+        for listener in new {
+            match self.check(listener) {
+                Ok(()) => free.push(listener),
+                Err(cause) => listeners.refuse(config, listener, cause)?,
             }
         }
-        let mut listeners = Vec::with_capacity(new.len());
-        for listener in new {
+        // TLS listeners before those of HTTP/3, which have the same ports.
+        for listener in free {
             let inherited = self.inherited.remove(&listener.name());
             let is_inherited = inherited.is_some();
-            let bound = match (&listener.listen, inherited) {
-                (_, Some(inherited)) => inherited.bound(self.cores),
-                (Listen::Tcp(address), None) if listener.is_quic() => {
-                    BoundSockets::udp(*address, self.cores)
-                }
-                (Listen::Tcp(address), None) => BoundSockets::tcp(*address, self.cores),
-                (Listen::Unix(path), None) => {
-                    BoundSockets::unix(path, config.server.process.socket_mode, self.cores)
-                }
-                (Listen::Passed(name), None) if listener.is_quic() => {
-                    self.passed.bound_udp(name, self.cores)
-                }
-                (Listen::Passed(name), None) => self.passed.bound(name, self.cores),
+            let bound = match inherited {
+                Some(inherited) => inherited.bound(self.cores),
+                None => self.bind_one(config, listener, &listeners),
             };
-            let bound = bound.map_err(|cause| listener.failed(cause))?;
-            listeners.push(NewListener {
-                listener: listener.clone(),
-                bound,
-                is_inherited,
-            });
+            match bound {
+                Ok(bound) => listeners.bound.push(NewListener {
+                    listener: listener.clone(),
+                    bound,
+                    is_inherited,
+                }),
+                Err(cause) => listeners.refuse(config, listener, cause)?,
+            }
         }
-        Ok(NewListeners(listeners))
+        Ok(listeners)
+    }
+
+    /// Whether no other process uses the port of a listener.
+    fn check(&self, listener: &OpenListener) -> io::Result<()> {
+        let Listen::Tcp(address) = &listener.listen else {
+            return Ok(());
+        };
+        if self.has_port(listener.is_quic(), address.port())
+            || self.inherited.contains_key(&listener.name())
+        {
+            return Ok(());
+        }
+        match listener.kind {
+            ListenerKind::Quic => sockets::is_udp_free(*address),
+            ListenerKind::Plain | ListenerKind::Tls => sockets::is_free(*address),
+        }
+    }
+
+    /// Binds a listener. `new`: those that were bound before.
+    fn bind_one(
+        &mut self,
+        config: &Config,
+        listener: &OpenListener,
+        new: &NewListeners,
+    ) -> io::Result<BoundSockets> {
+        let cores = self.cores;
+        match &listener.listen {
+            Listen::Tcp(address) if listener.is_quic() => {
+                let tls = self.tls_address(listener, new).filter(|_| {
+                    let is_named = config.server.listen_quic.is_some();
+                    address.port() == 0 && !is_named
+                });
+                if let Some(tls) = tls {
+                    sockets::is_udp_free(tls)?;
+                }
+                BoundSockets::udp(tls.unwrap_or(*address), cores)
+            }
+            Listen::Tcp(address) => BoundSockets::tcp(*address, cores),
+            Listen::Unix(path) => {
+                BoundSockets::unix(path, config.server.process.socket_mode, cores)
+            }
+            Listen::Passed(name) if listener.is_quic() => self.passed.bound_udp(name, cores),
+            Listen::Passed(name) => self.passed.bound(name, cores),
+        }
+    }
+
+    /// The address of the TLS listener of the same name, which port 0 has selected.
+    fn tls_address(&self, quic: &OpenListener, new: &NewListeners) -> Option<SocketAddr> {
+        let tls = OpenListener {
+            kind: ListenerKind::Tls,
+            listen: quic.listen.clone(),
+        };
+        let new = new.bound.iter().find(|new| new.listener == tls);
+        let held = || self.held.get(&tls)?.per_core.first()?.first()?.address();
+        new.map_or_else(held, |new| new.bound.address())
     }
 
     /// Starts listening on bound sockets, and holds them. If one fails, none of them is held.
@@ -195,8 +241,9 @@ impl HeldListeners {
         &mut self,
         listeners: NewListeners,
     ) -> Result<Vec<OpenListener>, ServerStartError> {
-        let mut added = Vec::with_capacity(listeners.0.len());
-        for new in listeners.0 {
+        let mut added = Vec::with_capacity(listeners.bound.len());
+        listeners.missing.iter().for_each(MissingQuic::warn);
+        for new in listeners.bound {
             let NewListener {
                 listener,
                 bound,
@@ -292,7 +339,7 @@ impl HeldListeners {
     ) -> Result<(), ServerStartError> {
         let is_removed = Arc::new(AtomicBool::new(false));
         let first = held.per_core.iter().flatten().next();
-        open.addresses.extend(first.and_then(quic::udp_address));
+        open.addresses.extend(first.and_then(Listening::address));
         for (core, sockets) in open.quic.iter_mut().zip(&held.per_core) {
             for socket in sockets {
                 let socket = socket.try_clone().map_err(|cause| listener.failed(cause))?;
@@ -313,20 +360,21 @@ impl HeldListeners {
 
     /// The configuration with `Alt-Svc` for the sites that HTTP/3 reaches.
     pub(super) fn with_alternatives(&self, config: &Config) -> Config {
-        let mut config = config.clone();
-        let quic = self.held.iter().filter(|(listener, held)| {
-            let is_named = config.server.listen_quic.contains(&listener.listen);
-            listener.is_quic() && held.answers && is_named
-        });
-        let mut sockets = quic.flat_map(|(_, held)| held.per_core.iter().flatten());
-        let address = sockets.find_map(quic::udp_address);
-        let value = address.and_then(|at| quic::alternative(at.port()));
-        let reached = config
-            .sites
-            .iter_mut()
-            .filter(|site| quic::is_reached(site));
-        reached.for_each(|site| site.policy.alt_svc.clone_from(&value));
-        config
+        let mut with = config.clone();
+        for (site, with) in config.sites.iter().zip(&mut with.sites) {
+            let held = config
+                .quic_listeners(site)
+                .into_iter()
+                .filter_map(|listen| {
+                    let kind = ListenerKind::Quic;
+                    self.held.get(&OpenListener { kind, listen })
+                });
+            let answering = held.filter(|held| held.answers);
+            let mut sockets = answering.flat_map(|held| held.per_core.iter().flatten());
+            let address = sockets.find_map(Listening::address);
+            with.policy.alt_svc = address.and_then(|at| quic::alternative(at.port()));
+        }
+        with
     }
 
     /// Closes the listeners that `config` does not name. `removals`: the flags of the previous generation, which is then the last
@@ -419,42 +467,6 @@ impl InheritedSockets {
     }
 }
 
-impl OpenListener {
-    fn name(&self) -> ListenerName {
-        ListenerName {
-            speaks_tls: self.kind == ListenerKind::Tls,
-            is_quic: self.is_quic(),
-            listen: self.listen.to_string(),
-        }
-    }
-
-    fn failed(&self, cause: io::Error) -> ServerStartError {
-        ServerStartError::Listen {
-            listen: self.listen.clone(),
-            list: match self.kind {
-                ListenerKind::Plain => "listen",
-                ListenerKind::Tls => "listen_tls",
-                ListenerKind::Quic => quic::QUIC_LIST,
-            },
-            cause,
-        }
-    }
-
-    fn is_quic(&self) -> bool {
-        self.kind == ListenerKind::Quic
-    }
-
-    /// The URL of a socket. The configuration does not allow TLS on a path; sockets from systemd are checked only here.
-    fn url(&self, socket: &Listening) -> io::Result<String> {
-        let speaks_tls = self.kind == ListenerKind::Tls;
-        if speaks_tls && matches!(socket, Listening::Unix(_)) {
-            let why = "TLS needs an address; name this socket in `listen`";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
-        }
-        socket.url(if speaks_tls { "https" } else { "http" })
-    }
-}
-
 /// The open listeners of a generation.
 pub(super) struct OpenListeners {
     pub(super) per_core: Vec<Listeners>,
@@ -465,36 +477,4 @@ pub(super) struct OpenListeners {
     /// The URL of each listener with its sites.
     pub(super) reached: Vec<(String, Arc<Sites>)>,
     pub(super) removals: Removals,
-}
-
-/// Flags that tell a generation that no later one accepts from a socket.
-pub(super) type Removals = BTreeMap<OpenListener, Arc<AtomicBool>>;
-
-/// Hosts with the index of their site, by listener.
-type Rows = BTreeMap<OpenListener, Vec<(HostPattern, usize)>>;
-
-fn rows(config: &Config) -> Rows {
-    let mut rows = Rows::new();
-    for (index, site) in config.sites.iter().enumerate() {
-        let plain = site
-            .listen
-            .iter()
-            .map(|listen| (ListenerKind::Plain, listen.clone()));
-        let secure = site
-            .listen_tls
-            .iter()
-            .map(|listen| (ListenerKind::Tls, listen.clone()));
-        let quic = config
-            .server
-            .listen_quic
-            .iter()
-            .filter(|_| quic::is_reached(site));
-        let quic = quic.map(|listen| (ListenerKind::Quic, listen.clone()));
-        for (kind, listen) in plain.chain(secure).chain(quic) {
-            let listener = OpenListener { kind, listen };
-            let hosts = site.hosts.iter().map(|host| (host.clone(), index));
-            rows.entry(listener).or_default().extend(hosts);
-        }
-    }
-    rows
 }

@@ -24,6 +24,7 @@ mod listeners;
 mod logs;
 mod maintenance;
 mod object_cache;
+mod open_listener;
 mod other_users;
 mod pacing;
 mod php;

@@ -16,7 +16,7 @@ use galley_config::{
 };
 
 use super::ServerStartError;
-use super::quic::{self, QUIC_LIST};
+use super::quic::{MissingQuic, QUIC_LIST};
 use super::{cluster, reach, refusal};
 use galley_access::Countries;
 use galley_sys::reach::UserIdentity;
@@ -121,10 +121,11 @@ fn php_users(config: &Config, found: &mut Preflight) {
 fn listeners(config: &Config, running: &RunningGalley, found: &mut Preflight) {
     let plain = config.sites.iter().flat_map(|site| &site.listen);
     let secure = config.sites.iter().flat_map(|site| &site.listen_tls);
+    let quic = config.all_quic_listeners();
     let listeners: BTreeSet<(&'static str, &Listen)> = plain
         .map(|one| ("listen", one))
         .chain(secure.map(|one| ("listen_tls", one)))
-        .chain(quic::listeners(config).map(|one| (QUIC_LIST, one)))
+        .chain(quic.iter().map(|one| (QUIC_LIST, one)))
         .collect();
     for (list, listen) in listeners {
         let tried = match listen {
@@ -150,8 +151,28 @@ fn listeners(config: &Config, running: &RunningGalley, found: &mut Preflight) {
                 "where this user may not listen, so it was not tested",
                 "run `galley check` as the user that starts Galley",
             )),
+            _ if list == QUIC_LIST && config.server.listen_quic.is_none() => {
+                found.notes.push(without_quic(listen, cause));
+            }
             _ => found.refused.push(finding),
         }
+    }
+}
+
+/// The note about a TLS listener whose UDP port cannot be used.
+fn without_quic(listen: &Listen, cause: io::Error) -> MachineFinding {
+    let missing = MissingQuic {
+        listen: listen.clone(),
+        cause,
+    };
+    MachineFinding {
+        at: OptionPath::Server(QUIC_LIST),
+        value: listen.to_string(),
+        why: format!(
+            "where UDP cannot be used, so there is no HTTP/3: {}",
+            missing.cause
+        ),
+        help: missing.remedy(),
     }
 }
 

@@ -1,9 +1,9 @@
-//! HTTP/3: which sites it reaches, whether its addresses answer, and how browsers learn of it.
+//! HTTP/3: whether its addresses can be used and answer, and how browsers learn of it.
 
-use std::net::SocketAddr;
+use std::io;
 use std::os::fd::OwnedFd;
 
-use galley_config::{Config, Listen, SiteConfig};
+use galley_config::Listen;
 use http::HeaderValue;
 
 use crate::binary_upgrade::QuicHeritage;
@@ -15,23 +15,36 @@ pub(super) struct InheritedQuic {
     pub(super) line: OwnedFd,
 }
 
-/// The address of a UDP socket.
-pub(super) fn udp_address(socket: &Listening) -> Option<SocketAddr> {
-    match socket {
-        Listening::Udp(socket) => socket.local_addr().ok(),
-        Listening::Tcp(_) | Listening::Unix(_) => None,
+/// A UDP address that HTTP/3 has by default, and that cannot be used.
+pub(super) struct MissingQuic {
+    pub(super) listen: Listen,
+    pub(super) cause: io::Error,
+}
+
+impl MissingQuic {
+    pub(super) fn warn(&self) {
+        tracing::warn!(
+            address = %self.listen,
+            cause = %self.cause,
+            "HTTP/3 is not served on this UDP address: {}",
+            self.remedy()
+        );
     }
-}
 
-/// The listeners of HTTP/3; none if it reaches no site.
-pub(super) fn listeners(config: &Config) -> impl Iterator<Item = &Listen> {
-    let is_used = config.sites.iter().any(is_reached);
-    config.server.listen_quic.iter().filter(move |_| is_used)
-}
-
-/// Whether a site is served over HTTP/3, if there is an address for it.
-pub(super) fn is_reached(site: &SiteConfig) -> bool {
-    site.policy.flags.http3 && (!site.certificates.is_empty() || site.has_auto_tls)
+    /// What the owner can do.
+    pub(super) fn remedy(&self) -> String {
+        let help = match (&self.listen, self.cause.kind()) {
+            (Listen::Passed(_), _) => {
+                "stop Galley, run `systemctl enable --now galley-quic.socket`, and start Galley"
+            }
+            (_, io::ErrorKind::AddrInUse) => "stop the other program (`ss -lunp` shows it)",
+            (_, io::ErrorKind::PermissionDenied) => {
+                "restart Galley as root with `server.user`, or give it the capability CAP_NET_BIND_SERVICE"
+            }
+            _ => "write the addresses for HTTP/3 to `listen_quic`",
+        };
+        format!("{help}; `listen_quic = []` turns HTTP/3 off")
+    }
 }
 
 /// The value of `Alt-Svc` (RFC 7838) that names a port of the same host.

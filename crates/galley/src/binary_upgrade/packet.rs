@@ -102,7 +102,7 @@ impl std::fmt::Debug for QuicHeritage {
 pub struct ListenerName {
     /// Whether the address is in `listen_tls`.
     pub speaks_tls: bool,
-    /// Whether the address is in `listen_quic`.
+    /// Whether the sockets are those of HTTP/3, on UDP.
     #[serde(default)]
     pub is_quic: bool,
     /// The address as in the configuration.

@@ -81,7 +81,7 @@ pub(super) fn header_fate(lower: &str, value: &str) -> Option<StatementOutcome> 
         _ if value.contains("cache_status") => {
             not_carried("Galley sends Cache-Status (RFC 9211) in place of this field")
         }
-        "alt-svc" => not_carried("Galley sends Alt-Svc itself, once `server.listen_quic` is set"),
+        "alt-svc" => not_needed("Galley sends Alt-Svc itself, while its UDP port answers"),
         "vary" if value.to_ascii_lowercase().starts_with("accept-encoding") => {
             not_needed("Galley sends Vary: Accept-Encoding where it applies")
         }

@@ -247,7 +247,8 @@ fn listen(directive: &Directive, is_of_all_hosts: bool, server: &mut Server) {
     let words = directive.arguments();
     let has = |word: &str| words.iter().any(|one| one == word);
     if has("quic") {
-        return directive.not_carried("HTTP/3 is off until `server.listen_quic` names its addresses: set it when Galley has the ports");
+        return directive
+            .not_needed("the listener with TLS speaks HTTP/3, too (`server.listen_quic`)");
     }
     let Some(listener) = units::listener(directive.argument(0), 80) else {
         let remedy = "set `server.listen`: Galley takes addresses and unix sockets";

@@ -65,7 +65,32 @@ pub struct Compiled {
     /// The union of [`mask_of`] for all names in `removed`.
     mask: u64,
     plain: WrittenFields,
+    /// `Alt-Svc` comes last.
     secure: WrittenFields,
+    /// The line of `Alt-Svc`, in bytes; 0: there is none.
+    alt_svc: usize,
+}
+
+/// Who gets a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipient {
+    /// A client without TLS, or a proxy whose client has none.
+    Plain,
+    /// A client over TLS.
+    Tls,
+    /// A proxy whose client has TLS.
+    TlsProxy,
+}
+
+impl Recipient {
+    /// The recipient of the response to a request with this scheme. `is_proxy`: a trusted proxy sent it.
+    pub fn new(scheme: Scheme, is_proxy: bool) -> Self {
+        match scheme {
+            Scheme::Http => Self::Plain,
+            Scheme::Https if is_proxy => Self::TlsProxy,
+            Scheme::Https => Self::Tls,
+        }
+    }
 }
 
 /// Fields, and their lines.
@@ -106,9 +131,11 @@ impl Compiled {
         let mut removed: Vec<HeaderName> = removed.chain(set).cloned().collect();
         removed.extend(hsts.is_some().then_some(sts));
         removed.extend(alt_svc.is_some().then_some(header::ALT_SVC));
+        let written = alt_svc.clone().into_iter().collect();
         let secure = fields.iter().cloned().chain(hsts).chain(alt_svc).collect();
         let masks = removed.iter().map(|name| mask_of(name.as_str()));
         Self {
+            alt_svc: WrittenFields::new(written).lines.len(),
             mask: masks.fold(0, |all, one| all | one),
             removed,
             plain: WrittenFields::new(fields),
@@ -142,20 +169,29 @@ impl Compiled {
     }
 
     /// The fields after those of the original response. Only over TLS: `Strict-Transport-Security` (RFC 6797 section 7.2) and `Alt-Svc`
-    /// (RFC 7838 section 2.1).
-    pub fn fields(&self, scheme: Scheme) -> &[HeaderField] {
-        &self.written(scheme).fields
+    /// (RFC 7838 section 2.1), which names a port of Galley and not of a proxy.
+    pub fn fields(&self, recipient: Recipient) -> &[HeaderField] {
+        let fields = &self.written(recipient).fields;
+        match (recipient, fields.split_last()) {
+            (Recipient::TlsProxy, Some((_, others))) if self.alt_svc > 0 => others,
+            _ => fields,
+        }
     }
 
     /// The lines of [`Compiled::fields`]: `name: value` and CRLF each.
-    pub fn lines(&self, scheme: Scheme) -> &[u8] {
-        &self.written(scheme).lines
+    pub fn lines(&self, recipient: Recipient) -> &[u8] {
+        let lines = &self.written(recipient).lines;
+        let length = match recipient {
+            Recipient::TlsProxy => lines.len().saturating_sub(self.alt_svc),
+            Recipient::Plain | Recipient::Tls => lines.len(),
+        };
+        lines.get(..length).unwrap_or(lines)
     }
 
-    fn written(&self, scheme: Scheme) -> &WrittenFields {
-        match scheme {
-            Scheme::Http => &self.plain,
-            Scheme::Https => &self.secure,
+    fn written(&self, recipient: Recipient) -> &WrittenFields {
+        match recipient {
+            Recipient::Plain => &self.plain,
+            Recipient::Tls | Recipient::TlsProxy => &self.secure,
         }
     }
 

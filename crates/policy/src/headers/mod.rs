@@ -10,7 +10,7 @@ mod compiled;
 pub use self::changes::{
     Changes, FieldChange, FieldName, HIDDEN, HeaderField, parse_line, parse_name, refusal,
 };
-pub use self::compiled::{Compiled, HeadChanges, RemainingLines, mask_of};
+pub use self::compiled::{Compiled, HeadChanges, Recipient, RemainingLines, mask_of};
 
 #[cfg(test)]
 mod tests;

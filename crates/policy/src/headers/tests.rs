@@ -1,7 +1,6 @@
 //! Tests of changes to fields, for a site and its rules.
 
 use super::*;
-use crate::request_info::Scheme;
 use crate::site::{Policy, Rule};
 use http::header;
 use http::{HeaderName, HeaderValue};
@@ -47,7 +46,8 @@ fn changes_of_a_rule_are_added_to_those_of_its_site() {
         ..Policy::default()
     };
     let all = HeadChanges::new(&site);
-    let text = |rule| String::from_utf8(all.of(rule, 200).lines(Scheme::Http).to_vec()).unwrap();
+    let text =
+        |rule| String::from_utf8(all.of(rule, 200).lines(Recipient::Plain).to_vec()).unwrap();
     assert_eq!(text(None), "x-a: 1\r\nx-b: 1\r\nlink: </s>\r\nx-c: 1\r\n");
     assert_eq!(
         text(Some(0)),
@@ -60,7 +60,7 @@ fn changes_of_a_rule_are_added_to_those_of_its_site() {
             .all(|name| rule.drops(&parse_name(name).unwrap()))
     );
     assert!(!rule.drops(&header::LINK));
-    assert_eq!(rule.fields(Scheme::Http).len(), 4);
+    assert_eq!(rule.fields(Recipient::Plain).len(), 4);
 }
 
 #[test]
@@ -77,31 +77,35 @@ fn errors_get_no_cache_control_of_files() {
     for status in [200, 304, 301, 399] {
         let changes = all.of(Some(0), status);
         assert_eq!(
-            changes.lines(Scheme::Http),
+            changes.lines(Recipient::Plain),
             b"x-a: 1\r\ncache-control: max-age=99\r\nexpires: 0\r\n"
         );
         assert!(changes.drops(&header::CACHE_CONTROL));
     }
     for (rule, status) in [(None, 400), (Some(0), 404), (Some(0), 503)] {
         let changes = all.of(rule, status);
-        assert_eq!(changes.lines(Scheme::Http), b"x-a: 1\r\n");
+        assert_eq!(changes.lines(Recipient::Plain), b"x-a: 1\r\n");
         assert!(!changes.drops(&header::CACHE_CONTROL), "that of PHP stays");
     }
 }
 
 #[test]
-fn hsts_is_sent_over_tls_only() {
+fn hsts_and_alt_svc_are_sent_over_tls_only() {
     let site = Policy {
         hsts: Some(HeaderValue::from_static("max-age=1")),
+        alt_svc: Some(HeaderValue::from_static("h3=\":443\"")),
         ..Policy::default()
     };
     let all = HeadChanges::new(&site);
     let own = all.of(None, 200);
-    assert_eq!(own.lines(Scheme::Http), b"");
-    assert_eq!(
-        own.lines(Scheme::Https),
-        b"strict-transport-security: max-age=1\r\n"
-    );
+    assert_eq!(own.lines(Recipient::Plain), b"");
+    let hsts = "strict-transport-security: max-age=1\r\n";
+    let both = format!("{hsts}alt-svc: h3=\":443\"\r\n");
+    assert_eq!(own.lines(Recipient::Tls), both.as_bytes());
+    assert_eq!(own.fields(Recipient::Tls).len(), 2);
+    // The port is not that of the proxy.
+    assert_eq!(own.lines(Recipient::TlsProxy), hsts.as_bytes());
+    assert_eq!(own.fields(Recipient::TlsProxy).len(), 1);
     assert!(
         own.drops(&header::STRICT_TRANSPORT_SECURITY),
         "also that of the upstream"

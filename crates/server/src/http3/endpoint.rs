@@ -229,6 +229,12 @@ impl QuicEndpoint {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 if let Some(served) = self.connections.get(&handle) {
                     let mut state = served.link.state.borrow_mut();
+                    let is_other = plain(client) != state.endpoints.client;
+                    if is_other && state.stage == Http3Stage::Handshake {
+                        // Early data would move the connection to a client that has never received anything at the address for which
+                        // its requests count (RFC 9000 section 9).
+                        return;
+                    }
                     state.unvalidated.received(length);
                     state.quic.handle_event(event);
                     drop(state);

@@ -24,6 +24,7 @@ that) and `early` (whether that connection sends its streams in early data: the 
 second more, and for `least` bytes of datagrams, and until the file `hold` exists, before it completes the handshake. Afterwards the first datagrams are sent again from another
 port, and a third connection has the ticket again).
 `wait`: what must happen before the client disconnects: `responses` (default) or `close`.
+`stray`: the port of another server, which gets a packet of the connection at the end.
 
 Instead of `streams`, `load`: fields of requests that are sent one after the other on each of some connections, until the file
 `until` exists. A client opens another connection when the server announces the end of one, and sends a request again if the server
@@ -38,7 +39,8 @@ Result: `streams`, one each: `interim` (statuses), `status`, `fields`, `bytes`, 
 `place` (the number of responses that ended before); `closed` (code of the connection, if the server has ended it); `control` (bytes of the server's own
 streams in hexadecimal, by stream); `retried` (whether the server has asked for a proof of the address); `most_streams` (how many
 requests the server permits at a time); `most_bytes` (how many bytes of all streams it has permitted); `cipher`; `resumed` (whether the ticket
-was accepted); with `early`: `early_data` (whether it was accepted), `again` (whether the ticket was accepted again) and `before` and `repeated`, each
+was accepted); with `stray`: `was_reset` (whether that server has
+answered with a token of the first one, which ends the connection); with `early`: `early_data` (whether it was accepted), `again` (whether the ticket was accepted again) and `before` and `repeated`, each
 with `sent` and `received` (bytes before the handshake was complete, and of the repetition); `refused` (code of the connection, if there is none: the only result then); `silent`, one each: `sent` and `received` (bytes), `first` (the first byte of the first
 datagram that came back).
 Of a flood: `sent` (how often it has sent such a thing).
@@ -477,6 +479,18 @@ async def exchange(scenario, configuration, silent, tickets, is_early=False):
         return {"refused": made[0].closed}
 
 
+def was_reset(client, port):
+    """Whether the server at a port resets a connection of which it gets a packet (RFC 9000 section 10.3)."""
+    ids = [client._quic._peer_cid, *client._quic._peer_cid_available]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.settimeout(PAUSE_S)
+        other.sendto(b"\x40" + ids[0].cid + os.urandom(100), ("127.0.0.1", port))
+        try:
+            return other.recv(65_536)[-16:] in [one.stateless_reset_token for one in ids]
+        except TimeoutError:
+            return False
+
+
 def repeat(datagrams, port):
     """Sends datagrams from another port, and receives what comes back."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
@@ -510,7 +524,8 @@ async def exchange_streams(scenario, client, silent, tickets, numbers):
         await client.until(lambda: all(one.is_over() for one in asked))
     while scenario.get("resume") and not tickets and client.closed is None:
         await client.ping()
-    return {
+    stray = {"was_reset": was_reset(client, scenario["stray"])} if "stray" in scenario else {}
+    return stray | {
         "streams": [client.streams[number].result() for number in numbers],
         "closed": client.closed,
         "retried": client._quic._retry_count > 0,

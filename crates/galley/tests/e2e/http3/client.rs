@@ -90,6 +90,13 @@ pub fn run_trusting(authority: &Path, port: u16, mut scenario: Value) -> Running
 }
 
 impl RunningClient {
+    /// Ends it without a word to the server.
+    pub fn vanish(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.errors.join().unwrap();
+    }
+
     /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()

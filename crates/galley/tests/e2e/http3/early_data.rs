@@ -24,11 +24,14 @@ const LEAST_DATAGRAM: u64 = 1200;
 const ON: &str = "early_data = true\n";
 
 fn site(server: &str) -> TestSite {
+    site_of(SiteBuilder::php().server(server))
+}
+
+fn site_of(builder: SiteBuilder) -> TestSite {
     let site = start(
-        SiteBuilder::php()
+        builder
             .file("page.html", "a page")
-            .file("large.html", random_bytes(60_000))
-            .server(server),
+            .file("large.html", random_bytes(60_000)),
     );
     let storable = ["Content-Type: text/html", "Cache-Control: max-age=3600"];
     site.head("/stored/", &storable);
@@ -112,6 +115,33 @@ fn early_responses_are_at_most_three_times_what_came() {
         assert_eq!(sent, LEAST_DATAGRAM, "{found}");
         assert!(received <= 3 * sent, "{part}: {found}");
     }
+}
+
+#[test]
+fn early_requests_of_a_client_that_vanishes_count_against_no_limit() {
+    let limit = "[[site.rule]]\npath = \"/limited/\"\nlimit = { rate = \"1/h\", burst = 7 }";
+    let site = site_of(
+        SiteBuilder::php()
+            .server(&format!("{ON}limit_exempt = []"))
+            .more(limit),
+    );
+    site.head("/limited/", &["Cache-Control: max-age=3600"]);
+    // The first connection has three of them, too. Its address is validated.
+    let limited = get("/limited/");
+    let plans = [stored("GET"), limited.clone(), limited.clone(), limited];
+    let before = site.status_number("requests");
+    let (client, _) = begin(&site, "hold", &plans);
+    wait_for("the early hit", TIMEOUT, || {
+        logged(&site, "GET /stored/") == 2
+    });
+    // Its datagrams may have had any address, since it never answers.
+    client.vanish();
+    assert_eq!(logged(&site, "GET /limited/"), 3);
+    assert!(site.status_number("requests") >= before + 5);
+    for _ in 0..4 {
+        site.get("/limited/").assert_status(200);
+    }
+    site.get("/limited/").assert_status(429);
 }
 
 #[test]

@@ -4,7 +4,9 @@
 mod behaviors;
 mod chromium;
 pub mod client;
+mod cluster;
 mod curl;
+mod default;
 mod defenses;
 mod early_data;
 mod ngtcp2;

@@ -18,7 +18,7 @@ pub(crate) fn config(site: &TestSite) -> String {
 }
 
 /// Replaces the configuration file atomically and reloads it.
-fn try_reload(site: &TestSite, config: &str) -> Output {
+pub(crate) fn try_reload(site: &TestSite, config: &str) -> Output {
     let file = site.galley.config();
     let new = file.with_extension("new");
     fs::write(&new, config).unwrap();
