@@ -4,9 +4,11 @@
 //! clone of the `Bytes` is dropped, whether an entry or a slow reader owns it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
+use galley_sys::OwnPages;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::budget::{OutOfBudget, Reservation};
@@ -17,6 +19,8 @@ use crate::sync::Lock;
 pub struct StoredBody {
     bytes: Bytes,
     reserved: u64,
+    /// The owner of the bytes, if they are in pages of their own.
+    pages: Option<Arc<BodyOwner>>,
 }
 
 impl StoredBody {
@@ -26,6 +30,24 @@ impl StoredBody {
         Self {
             bytes: Bytes::from_owner(BodyOwner::new(bytes, reservation)),
             reserved,
+            pages: None,
+        }
+    }
+
+    /// As [`StoredBody::reserved`], in pages of its own if the body is long enough: see [`StoredBody::pages`].
+    pub fn in_pages(bytes: Vec<u8>, mut reservation: Reservation) -> Self {
+        let missing = (OwnPages::size_of(bytes.len()) - bytes.len()) as u64;
+        if !SENT_FROM_PAGES.contains(&bytes.len()) || reservation.try_grow(missing).is_err() {
+            return Self::reserved(bytes, reservation);
+        }
+        let Ok(pages) = OwnPages::copy_of(&bytes) else {
+            return Self::reserved(bytes, reservation);
+        };
+        let bytes = BodyBytes::Pages(pages);
+        let owner = Arc::new(BodyOwner { bytes, reservation });
+        Self {
+            pages: Some(Arc::clone(&owner)),
+            ..Self::shared(owner)
         }
     }
 
@@ -33,6 +55,7 @@ impl StoredBody {
         Self {
             reserved: owner.reservation.bytes(),
             bytes: Bytes::from_owner(SharedOwner(owner)),
+            pages: None,
         }
     }
 
@@ -48,6 +71,14 @@ impl StoredBody {
     /// The bytes.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+
+    /// The same bytes, if the kernel can send them without copying them.
+    pub fn pages(&self) -> Option<&OwnPages> {
+        match &self.pages.as_ref()?.bytes {
+            BodyBytes::Pages(pages) => Some(pages),
+            BodyBytes::Heap(_) => None,
+        }
     }
 
     /// The number of bytes that the reservation covers.
@@ -87,7 +118,10 @@ impl BodyDigest {
 impl From<Bytes> for StoredBody {
     /// A body without a reservation. Storing it reserves its length.
     fn from(bytes: Bytes) -> Self {
-        Self { bytes, reserved: 0 }
+        Self {
+            bytes,
+            ..Self::default()
+        }
     }
 }
 
@@ -166,14 +200,20 @@ impl RestoredBody {
 
 #[derive(Debug)]
 struct BodyOwner {
-    bytes: Box<[u8]>,
+    bytes: BodyBytes,
     reservation: Reservation,
+}
+
+#[derive(Debug)]
+enum BodyBytes {
+    Heap(Box<[u8]>),
+    Pages(OwnPages),
 }
 
 impl BodyOwner {
     fn new(bytes: Vec<u8>, reservation: Reservation) -> Self {
         Self {
-            bytes: exact(bytes),
+            bytes: BodyBytes::Heap(exact(bytes)),
             reservation,
         }
     }
@@ -181,7 +221,10 @@ impl BodyOwner {
 
 impl AsRef<[u8]> for BodyOwner {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        match &self.bytes {
+            BodyBytes::Heap(bytes) => bytes,
+            BodyBytes::Pages(pages) => pages,
+        }
     }
 }
 
@@ -189,9 +232,13 @@ struct SharedOwner(Arc<BodyOwner>);
 
 impl AsRef<[u8]> for SharedOwner {
     fn as_ref(&self) -> &[u8] {
-        &self.0.bytes
+        (*self.0).as_ref()
     }
 }
+
+/// The lengths of bodies in pages of their own, in bytes. Sending a shorter one copies it in less time; a longer one does not fit
+/// into the queue of a socket.
+const SENT_FROM_PAGES: RangeInclusive<usize> = 64 * 1024..=640 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -209,5 +256,46 @@ mod tests {
         assert_eq!(budget.used(), 3, "a slice still holds all of it");
         drop(slow_reader);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_long_body_is_in_pages_of_its_own_while_there_are_any() {
+        let budget = MemoryBudget::new(1 << 30);
+        let body = |length: usize| {
+            let room = budget.try_reserve(length as u64).unwrap();
+            StoredBody::in_pages(vec![7; length], room)
+        };
+        let [shortest, longest] = [*SENT_FROM_PAGES.start(), *SENT_FROM_PAGES.end()];
+        for (length, is_in_pages) in [
+            (0, false),
+            (shortest - 1, false),
+            (shortest + 1, true),
+            (longest, true),
+            (longest + 1, false),
+        ] {
+            let body = body(length);
+            assert_eq!(body.pages().is_some(), is_in_pages, "{length}");
+            assert!(body.pages().is_none_or(|pages| **pages == *body.bytes()));
+            assert!(*body.bytes() == vec![7; length], "{length}");
+            // Whole pages are counted, until the last clone is gone.
+            let counted = if is_in_pages {
+                OwnPages::size_of(length)
+            } else {
+                length
+            };
+            assert_eq!(budget.used(), counted as u64, "{length}");
+            let slow_reader = body.bytes().clone();
+            drop(body);
+            assert_eq!(budget.used(), counted as u64, "{length}");
+            drop(slow_reader);
+            assert_eq!(budget.used(), 0, "{length}");
+        }
+        let all: Vec<OwnPages> = (0..=1 << 20)
+            .map_while(|_| OwnPages::copy_of(b"a").ok())
+            .collect();
+        let other = body(shortest);
+        assert!(other.pages().is_none() && other.bytes().len() == shortest);
+        drop(all);
+        assert!(body(shortest).pages().is_some());
     }
 }

@@ -341,9 +341,9 @@ impl Entry {
         self.body.held().map(StoredBody::bytes)
     }
 
-    /// The body for another entry with the same bytes. Both share the reservation.
-    pub fn shared_body(&self) -> Option<StoredBody> {
-        self.body.held().cloned()
+    /// As [`Entry::body`]. Another entry with a clone of it shares the reservation.
+    pub fn stored_body(&self) -> Option<&StoredBody> {
+        self.body.held()
     }
 
     /// The location of the body on the disk, if it is there.
@@ -442,7 +442,7 @@ impl Entry {
         for fragment in &self.fragments {
             fragment.version.reserve(budget)?;
         }
-        let reserved = self.shared_body().map_or(0, |body| body.reserved_bytes());
+        let reserved = self.stored_body().map_or(0, StoredBody::reserved_bytes);
         let unpaid = self
             .weight
             .saturating_sub(reserved + reserved_of(&self.coded));

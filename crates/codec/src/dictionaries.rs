@@ -272,8 +272,8 @@ fn freeze(
 ) -> Option<Dictionary> {
     let unpacked = page.is_packed().then(|| unpack::unpack(page, budget));
     let body = match &unpacked {
-        None => page.shared_body(),
-        Some(unpacked) => unpacked.as_ref().ok()?.shared_body(),
+        None => page.stored_body().cloned(),
+        Some(unpacked) => unpacked.as_ref().ok()?.stored_body().cloned(),
     }?;
     let hash: DictionaryHash = Sha256::digest(body.bytes()).into();
     let mut fields = dictionary::own_fields(template, &hash);

@@ -315,7 +315,7 @@ impl SiteFiles {
             };
             reserved.ok()?;
             let bytes = form.read_whole().ok().flatten()?;
-            Some(StoredBody::reserved(bytes, paid))
+            Some(StoredBody::in_pages(bytes, paid))
         };
         let given = asset.siblings.iter().map(|form| {
             let fields = asset.fields(form);

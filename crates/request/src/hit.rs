@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use galley_cache::body::StoredBody;
 use galley_cache::entry::{EncodedEntry, Entry, FieldLines};
 use galley_cache::memory::MemoryLookup;
 use galley_files as files;
@@ -24,6 +25,7 @@ use super::exchange::EarlierLookup;
 use super::site::{Services, Site};
 use super::{access, dictionary, page, visit};
 use galley_fetch::revalidate;
+use galley_sys::OwnPages;
 
 /// A fresh page or a file in memory, in the coding that the client prefers.
 pub struct Hit {
@@ -336,6 +338,14 @@ impl Hit {
         }
     }
 
+    /// The whole body after the head, if the kernel can send it without copying it.
+    pub fn pages(&self) -> Option<&OwnPages> {
+        match self.form {
+            SentForm::Full => self.stored_body()?.pages(),
+            SentForm::Head | SentForm::NotModified => None,
+        }
+    }
+
     /// As [`Hit::body`], sharing the stored bytes. The hit has to be kept while they are used, because it accounts for them.
     pub fn shared_body(&self) -> Bytes {
         match self.form {
@@ -358,7 +368,11 @@ impl Hit {
     }
 
     fn stored(&self) -> Option<&Bytes> {
-        let coded = self.chosen().map(|coded| coded.body.bytes());
-        coded.or_else(|| self.entry.body())
+        self.stored_body().map(StoredBody::bytes)
+    }
+
+    fn stored_body(&self) -> Option<&StoredBody> {
+        let coded = self.chosen().map(|coded| &coded.body);
+        coded.or_else(|| self.entry.stored_body())
     }
 }

@@ -12,10 +12,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use galley_sys::PageSender;
 use rustix::net::SendFlags;
 use tokio::io::AsyncWriteExt;
 
 use super::batch::{HitBatch, MAX_SLICES, SLICES_OF_ONE};
+use super::pending_body::{PendingBody, SLICES};
 use super::pool::BufferPool;
 use super::socket::Socket;
 use super::speed::{MinRate, ReceiveProgress, SendProgress, at_once};
@@ -220,6 +222,7 @@ impl ClientConnection {
             output: &mut self.output,
             timer: &mut self.timer,
             date: &self.date,
+            pages: &self.pool.pages,
             send_speed: self.send_speed,
         };
         (&self.input, sender)
@@ -305,6 +308,7 @@ pub(super) struct ResponseSender<'w> {
     timer: &'w mut Timer,
     /// The core's `Date`.
     pub(super) date: &'w Cell<HttpDate>,
+    pages: &'w PageSender,
     send_speed: MinRate,
 }
 
@@ -402,7 +406,8 @@ impl ResponseSender<'_> {
         written: &mut usize,
     ) -> Result<(), IoError> {
         // The socket nearly always accepts everything, and then there is nothing to wait for and no deadline is needed.
-        match try_write(self.stream, batch, self.output) {
+        let sent = self.try_send_pages(batch);
+        match sent.unwrap_or_else(|| try_write(self.stream, batch, self.output)) {
             Ok(count) => *written += count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error.into()),
@@ -412,6 +417,24 @@ impl ResponseSender<'_> {
             Box::pin(self.send_rest_of(batch, written)).await?;
         }
         Ok(())
+    }
+
+    /// Sends a response whose body is in pages of its own, without copying it, as far as the socket accepts it at once; `None` for
+    /// other responses and sockets.
+    fn try_send_pages(&mut self, batch: &HitBatch<'_>) -> Option<io::Result<usize>> {
+        let [ready] = batch.responses() else {
+            return None;
+        };
+        let pages = ready.hit.pages()?;
+        let (head, sender) = (self.output.as_slice(), self.pages);
+        self.stream.try_write_direct(|socket| {
+            let sent = rustix::net::send(socket, head, SendFlags::MORE)?;
+            Ok(if sent < head.len() {
+                sent
+            } else {
+                sent + sender.send(socket, pages, 0)
+            })
+        })
     }
 
     /// Writes the bytes that the socket did not accept at once.
@@ -436,57 +459,11 @@ impl ResponseSender<'_> {
     }
 }
 
-/// Pieces of bodies that have not been written.
-#[derive(Default)]
-struct PendingBody(smallvec::SmallVec<[Bytes; 4]>);
-
-impl FromIterator<Bytes> for PendingBody {
-    fn from_iter<T: IntoIterator<Item = Bytes>>(pieces: T) -> Self {
-        // Reversed, so that the next piece can be popped.
-        let mut all: smallvec::SmallVec<[Bytes; 4]> =
-            pieces.into_iter().filter(|p| !p.is_empty()).collect();
-        all.reverse();
-        Self(all)
-    }
-}
-
-impl PendingBody {
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn slices<'a>(&'a self, head: &'a [u8], out: &mut [IoSlice<'a>; SLICES]) -> usize {
-        let pieces = std::iter::once(head)
-            .filter(|h| !h.is_empty())
-            .chain(self.0.iter().rev().map(Bytes::as_ref));
-        let mut used = 0;
-        for (slot, piece) in out.iter_mut().zip(pieces) {
-            *slot = IoSlice::new(piece);
-            used += 1;
-        }
-        used
-    }
-
-    fn advance(&mut self, mut written: usize) {
-        while let Some(piece) = self.0.last_mut() {
-            if written < piece.len() {
-                piece.advance(written);
-                return;
-            }
-            written -= piece.len();
-            self.0.pop();
-        }
-    }
-}
-
 /// Buffer size of a read: a browser's head has 600 to 900 bytes; a pipeline or a body arrives in larger pieces.
 const READ_AT_ONCE: usize = 16 * 1024;
 
 /// Maximum number of bytes that a client may send while its response is being generated.
 const MAX_AHEAD: usize = 64 * 1024;
-
-/// Slices of one vectored write.
-const SLICES: usize = 8;
 
 /// How long a response may take for a client that has closed its sending side: a file or a page from memory is sent at
 /// once, and PHP is not kept busy for a client that has disconnected.

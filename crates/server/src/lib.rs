@@ -22,6 +22,7 @@ mod http1;
 mod http2;
 mod http3;
 mod io;
+mod pending_body;
 mod pool;
 mod protocol;
 mod proxy_protocol;

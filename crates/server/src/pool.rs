@@ -5,10 +5,14 @@ use std::cell::RefCell;
 
 use bytes::BytesMut;
 use galley_http::hpack::Block;
+use galley_sys::PageSender;
 
-/// The buffers of a core.
+/// The buffers of a core, and its pipe for bodies that are sent without a copy.
 #[derive(Default)]
-pub(super) struct BufferPool(RefCell<Vec<(BytesMut, Vec<u8>)>>);
+pub(super) struct BufferPool {
+    buffers: RefCell<Vec<(BytesMut, Vec<u8>)>>,
+    pub(super) pages: PageSender,
+}
 
 impl BufferPool {
     /// Takes the buffers of a connection. They contain no unused bytes.
@@ -18,7 +22,7 @@ impl BufferPool {
         }
         let mut input = std::mem::take(input);
         let mut output = std::mem::take(output);
-        let mut pool = self.0.borrow_mut();
+        let mut pool = self.buffers.borrow_mut();
         if pool.len() < MAX_BUFFERS
             && input.capacity() <= MAX_BUFFER_BYTES
             && output.capacity() <= MAX_BUFFER_BYTES
@@ -32,7 +36,7 @@ impl BufferPool {
     /// Gives buffers to a connection that has none.
     pub(super) fn take(&self, input: &mut BytesMut, output: &mut Vec<u8>) {
         if input.capacity() == 0
-            && let Some(buffers) = self.0.borrow_mut().pop()
+            && let Some(buffers) = self.buffers.borrow_mut().pop()
         {
             (*input, *output) = buffers;
         }
@@ -142,10 +146,10 @@ mod tests {
         assert!(input.capacity() > 0 && input.is_empty() && output.is_empty());
         let (mut large, mut none) = (BytesMut::with_capacity(MAX_BUFFER_BYTES + 1), Vec::new());
         pool.put_back(&mut large, &mut none);
-        assert!(pool.0.borrow().is_empty());
+        assert!(pool.buffers.borrow().is_empty());
         for _ in 0..MAX_BUFFERS + 3 {
             pool.put_back(&mut BytesMut::with_capacity(8), &mut Vec::new());
         }
-        assert_eq!(pool.0.borrow().len(), MAX_BUFFERS);
+        assert_eq!(pool.buffers.borrow().len(), MAX_BUFFERS);
     }
 }

@@ -221,6 +221,24 @@ impl Socket {
         }
     }
 
+    /// One write of another kind, if a plain TCP socket accepts bytes at once; `None` for other sockets.
+    pub(super) fn try_write_direct(
+        &self,
+        write: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> Option<io::Result<usize>> {
+        match self {
+            Self::Accepted(accepted) => {
+                let stream = accepted.stream();
+                Some(stream.and_then(|stream| write(stream.as_fd())))
+            }
+            Self::Tcp(stream) => {
+                let write = || write(stream.as_fd());
+                Some(stream.try_io(Interest::WRITABLE, write))
+            }
+            Self::Unix(_) | Self::Tls(_) => None,
+        }
+    }
+
     /// Sends the close notification of TLS if the kernel accepts it at once. Without it a client cannot tell an end from
     /// a truncation (RFC 8446 section 6.1).
     pub(super) fn send_close_notify(&mut self) {

@@ -407,7 +407,7 @@ pub(super) fn revalidate(world: &World, page: usize) {
         EntryKind::Page,
         &tags,
         born,
-        held.shared_body().expect("in memory"),
+        held.stored_body().cloned().expect("in memory"),
     );
     let entry = Arc::new(Entry::new(parts));
     if world.is_without(Without::OnlyTheRequestedEntry) {

@@ -47,6 +47,7 @@ mod fastcgi_limits;
 mod fastcgi_programs;
 mod files;
 mod files_forbidden;
+mod files_in_pages;
 mod forged_fragments;
 mod forged_private_fragments;
 mod health;

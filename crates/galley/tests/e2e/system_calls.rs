@@ -5,11 +5,11 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use galley_testkit::Strace;
 use galley_testkit::client::Request;
 use galley_testkit::origin::Origin;
+use galley_testkit::{Strace, wait_for};
 
-use crate::support::{HOST, SiteBuilder, TestSite};
+use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite, random_bytes};
 
 /// Requests per count.
 const REQUESTS: usize = 300;
@@ -83,6 +83,30 @@ fn a_hit_on_a_persistent_connection_takes_two_system_calls() {
         }
     });
     assert_about(&calls, &[("recvfrom", 1), ("sendto", 1)]);
+}
+
+#[test]
+fn a_file_of_300_kb_is_sent_without_copying_it() {
+    let content = random_bytes(300_000);
+    let site = SiteBuilder::files()
+        .server("workers = 1")
+        .file("a.jpg", &content)
+        .start();
+    wait_for("the file in memory", TIMEOUT, || {
+        site.get("/a.jpg");
+        site.why("/a.jpg").contains("from memory")
+    });
+    let mut connection = site.connect();
+    let calls = count(&site, &["front-"], || {
+        for _ in 0..REQUESTS {
+            let response = connection.exchange(&Request::get("/a.jpg").host(HOST));
+            assert!(response.unwrap().body == content);
+        }
+    });
+    let of = |name: &str| calls.get(name).copied().unwrap_or_default();
+    assert!(of("vmsplice") + TOLERANCE >= REQUESTS, "{calls:?}");
+    // Until the queue of the socket has grown, it does not accept all of a file.
+    assert!(of("writev") + of("sendmsg") <= REQUESTS / 2, "{calls:?}");
 }
 
 #[test]

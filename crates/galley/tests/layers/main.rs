@@ -342,7 +342,13 @@ fn no_todo_markers_and_no_unsafe_code_outside_sys() {
             code.contains("unsafe {") || code.contains("unsafe fn") || code.contains("unsafe impl")
         });
         // STYLE.md: system calls that no library offers.
-        let sys = ["process", "deferred_accept", "scheduling", "pages"];
+        let sys = [
+            "process",
+            "deferred_accept",
+            "scheduling",
+            "pages",
+            "own_pages",
+        ];
         let is_sys = sys
             .iter()
             .any(|name| path.ends_with(format!("crates/sys/src/{name}.rs")));

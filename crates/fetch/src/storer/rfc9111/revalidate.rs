@@ -176,7 +176,7 @@ impl Storer {
 
 /// The plain stored body, with its reservation.
 fn plain(site: &FetchSite, held: &Arc<Entry>) -> Option<StoredBody> {
-    site.compressing.unpacked(held)?.shared_body()
+    site.compressing.unpacked(held)?.stored_body().cloned()
 }
 
 /// An exchange that updates a stored response.
