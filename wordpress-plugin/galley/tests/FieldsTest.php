@@ -58,7 +58,7 @@ final class FieldsTest extends TestCase {
 
 	public function test_lists_of_comments_name_the_fields_that_they_ask_for(): void {
 		if ( ! class_exists( 'WP_Comment_Query', false ) ) {
-			eval( 'class WP_Comment_Query { public $query_vars; }' ); // phpcs:ignore -- stands for that of WordPress.
+			eval( 'class WP_Comment_Query { public $query_vars; }' ); // phpcs:ignore Squiz.PHP.Eval.Discouraged -- stands for that of WordPress.
 		}
 		$query = new WP_Comment_Query();
 		foreach ( array( array( 'c7' ), array( 'o.comment.m_color', 'kma', 'c7' ) ) as $number => $tags ) {
