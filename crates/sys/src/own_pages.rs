@@ -14,6 +14,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use rustix::pipe::{
     IoSliceRaw, PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice, vmsplice,
@@ -89,26 +90,36 @@ impl Drop for OwnPages {
 
 /// Sends pages to sockets, one after the other. Keeps a pipe open from its first use on.
 #[derive(Default)]
-pub struct PageSender(Cell<Option<Pipe>>);
+pub struct PageSender {
+    pipe: Cell<Option<Pipe>>,
+    /// Whether the kernel, or a filter of system calls, does not have the call.
+    is_refused: Cell<bool>,
+}
 
 impl PageSender {
     /// Sends pages from byte `at`, as far as a non-blocking socket accepts them at once, and returns how many bytes that are: 0
     /// also if the kernel cannot do it, or the socket fails.
     pub fn send(&self, socket: BorrowedFd<'_>, pages: &OwnPages, at: usize) -> usize {
-        let Some(pipe) = self.0.take().or_else(|| Pipe::open().ok()) else {
+        if self.is_refused.get() {
+            return 0;
+        }
+        let Some(pipe) = self.pipe.take().or_else(|| Pipe::open().ok()) else {
             return 0;
         };
         let mut rest = pages.get(at..).unwrap_or_default();
         let all = rest.len();
         while !rest.is_empty() {
             let carried = pipe.carry(rest, socket);
+            if let Err(Errno::NOSYS | Errno::PERM | Errno::ACCESS) = carried {
+                self.is_refused.set(true);
+            }
             let (count, is_pipe_empty) = carried.unwrap_or((0, false));
             rest = rest.get(count..).unwrap_or_default();
             if !is_pipe_empty {
                 return all - rest.len();
             }
         }
-        self.0.set(Some(pipe));
+        self.pipe.set(Some(pipe));
         all
     }
 }
@@ -127,8 +138,8 @@ impl Pipe {
     }
 
     /// Sends the beginning of `pages`, which are part of [`OwnPages`] and not empty. The number of bytes, and whether they are all
-    /// that passed into the pipe.
-    fn carry(&self, pages: &[u8], socket: BorrowedFd<'_>) -> io::Result<(usize, bool)> {
+    /// that passed into the pipe. An error is that of `vmsplice`.
+    fn carry(&self, pages: &[u8], socket: BorrowedFd<'_>) -> Result<(usize, bool), Errno> {
         let slices = [IoSliceRaw::from_slice(pages)];
         // SAFETY: `to` is the end for writing, so the kernel only reads the pages.
         #[expect(unsafe_code, reason = "no library offers this call as a safe one")]

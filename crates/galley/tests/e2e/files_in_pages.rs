@@ -112,19 +112,35 @@ fn without_a_pipe_a_file_is_copied() {
         .start();
     wait_until_in_memory(&site, "/a.jpg");
     let mut connection = site.connect();
-    // A filter that forbids the call, then no descriptors: the first failure closes the pipe that was open.
-    for fault in ["vmsplice:error=EPERM", "pipe2:error=EMFILE"] {
-        let inject = format!("inject={fault}");
-        let arguments = ["-e", "trace=vmsplice,pipe2", "-e", &inject];
-        let strace = Strace::attach(site.galley.pid(), site.scratch.path(), &arguments).unwrap();
-        let trace = site.scratch.join("trace");
+    let mut exchange = || {
+        let request = with_host(Request::get("/a.jpg"));
+        let response = connection.exchange(&request).unwrap().expect_status(200);
+        assert!(response.body == content);
+    };
+    // A failure that passes closes the pipe that was open; then there are no descriptors for another one, and then a filter forbids the call.
+    let faults = [
+        "inject=vmsplice:error=ENOMEM",
+        "inject=pipe2:error=EMFILE",
+        "inject=vmsplice:error=EPERM",
+        "signal=none",
+    ];
+    for (number, fault) in faults.into_iter().enumerate() {
+        let folder = site.scratch.dir(&number.to_string()).unwrap();
+        let arguments = ["-e", "trace=vmsplice,pipe2,recvfrom", "-e", fault];
+        let strace = Strace::attach(site.galley.pid(), &folder, &arguments).unwrap();
         // The threads are attached one after the other, and a request may wait for a check of the file, which is then copied anyway.
+        let is_last = number + 1 == faults.len();
+        let wanted = if is_last { "recvfrom(" } else { "(INJECTED)" };
         wait_for(fault, TIMEOUT, || {
-            let request = with_host(Request::get("/a.jpg"));
-            let response = connection.exchange(&request).unwrap().expect_status(200);
-            assert!(response.body == content, "{fault}");
-            fs::read_to_string(&trace).is_ok_and(|trace| trace.contains("(INJECTED)"))
+            exchange();
+            fs::read_to_string(folder.join("trace")).is_ok_and(|trace| trace.contains(wanted))
         });
-        strace.finish().unwrap();
+        exchange();
+        let calls = strace.finish().unwrap();
+        // After the last failure no response tries it again.
+        assert!(
+            !is_last || !calls.contains("splice(") && !calls.contains("pipe2("),
+            "{calls}"
+        );
     }
 }
