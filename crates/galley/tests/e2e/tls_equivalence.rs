@@ -23,8 +23,9 @@ impl PlainAndTlsSites {
         let builder = |server: &str| {
             SiteBuilder::upstream_line(&format!("upstream = [\"{}\"]", origin.url()))
                 .server(server)
-                // Compression runs in the background. For the comparison all sites must have the same codings.
-                .site("compress = [\"gzip\"]\ncompress_passed = false\ndense_after = 0")
+                // Compression runs in the background. For the comparison all sites must have the same codings. And only sites over TLS
+                // have `Alt-Svc`.
+                .site("compress = [\"gzip\"]\ncompress_passed = false\ndense_after = 0\nhttp3 = false")
         };
         let lifetimes = "[site.ttl]\ndefault = \"1h\"\n\"404\" = \"1h\"";
         let tls_site = |server| {
