@@ -432,7 +432,7 @@ impl ResponseSender<'_> {
             Ok(if sent < head.len() {
                 sent
             } else {
-                sent + sender.send(socket, pages, 0)
+                sent + sender.send(socket, pages)
             })
         })
     }
