@@ -56,6 +56,8 @@ pub struct RequestOrigin<'a> {
     pub host: &'a [u8],
     /// The source of the port.
     pub port: Port,
+    /// Whether a trusted proxy has sent the request.
+    pub is_from_proxy: bool,
 }
 
 /// The requested port.
@@ -107,8 +109,9 @@ impl Proxies {
             scheme: own.scheme,
             host: own.host,
             port: Port::Named,
+            is_from_proxy: self.trusts(own.peer),
         };
-        if !self.trusts(own.peer) {
+        if !origin.is_from_proxy {
             return origin;
         }
         let info = match self.field {

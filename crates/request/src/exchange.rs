@@ -366,7 +366,7 @@ pub fn admit<'h>(
         upgrade,
         awaited: None,
         trace: None,
-        is_from_proxy: sites.proxies().trusts(client),
+        is_from_proxy: origin.is_from_proxy,
         is_named_by_proxy: origin.client.ip() != client.ip(),
         mailbox,
     })

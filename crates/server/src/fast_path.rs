@@ -265,12 +265,11 @@ impl RequestContext<'_> {
         };
         let info = &buffers.info;
         let changes = site.heads.of(info.rule(), hit.status().as_u16());
-        let is_proxy = self.sites.proxies().trusts(self.endpoints.client);
         write_head(
             output,
             &hit,
             changes,
-            Recipient::new(info.scheme(), is_proxy),
+            Recipient::new(info.scheme(), origin.is_from_proxy),
             &self.date,
             request.connection,
         );

@@ -89,6 +89,7 @@ fn an_untrusted_peer_is_the_client() {
                 scheme: Scheme::Http,
                 host: HOST,
                 port: Port::Named,
+                is_from_proxy: false,
             };
             assert_eq!(found, own, "{field:?} {peer}");
         }
