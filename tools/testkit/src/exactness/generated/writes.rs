@@ -284,7 +284,8 @@ const COMMENTS: &[Write] = &[
     ),
     through(
         "wp_set_comment_status",
-        "wp_set_comment_status( $comment, 'hold' );",
+        // It clones the comment, which an earlier edit may have deleted.
+        "get_comment( $comment ) && wp_set_comment_status( $comment, 'hold' );",
     ),
     through("wp_delete_comment", "wp_delete_comment( $comment, true );"),
     through(
