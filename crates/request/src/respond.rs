@@ -61,7 +61,7 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Respons
             .site
             .heads
             .of(exchange.info.rule(), response.status),
-        Recipient::new(exchange.info.scheme(), exchange.is_from_proxy),
+        Recipient::new(&exchange.info, exchange.is_from_proxy),
     );
     if matches!(
         response.outcome,

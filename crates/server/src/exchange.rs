@@ -124,7 +124,7 @@ impl Driver<'_> {
         open.trace = exchange.trace.take();
         let failed = match handled {
             Ok(mut handled) => {
-                if exchange.policy().alt_svc.is_some() {
+                if !exchange.policy().alt_svc.is_empty() {
                     self.core.withdraw(&mut handled.response);
                 }
                 *info = std::mem::take(&mut exchange.info);

@@ -269,7 +269,7 @@ impl RequestContext<'_> {
             output,
             &hit,
             changes,
-            Recipient::new(info.scheme(), origin.is_from_proxy),
+            Recipient::new(info, origin.is_from_proxy),
             &self.date,
             request.connection,
         );

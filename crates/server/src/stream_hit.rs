@@ -146,7 +146,7 @@ fn try_find<C: HeadCoding>(
         HitLookup::Hit(hit, site) => {
             let changes = site.heads.of(buffers.info.rule(), hit.status().as_u16());
             let begin = encoded.len();
-            let recipient = Recipient::new(buffers.info.scheme(), origin.is_from_proxy);
+            let recipient = Recipient::new(&buffers.info, origin.is_from_proxy);
             write_head::<C>(encoded, &hit, changes, recipient, core.date.get());
             let is_small = encoded.len() - begin <= MAX_HEAD;
             if is_small && hit.body().len() <= most {

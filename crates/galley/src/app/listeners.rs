@@ -362,19 +362,23 @@ impl HeldListeners {
     pub(super) fn with_alternatives(&self, config: &Config) -> Config {
         let mut with = config.clone();
         for (site, with) in config.sites.iter().zip(&mut with.sites) {
-            let held = config
-                .quic_listeners(site)
-                .into_iter()
-                .filter_map(|listen| {
-                    let kind = ListenerKind::Quic;
-                    self.held.get(&OpenListener { kind, listen })
-                });
-            let answering = held.filter(|held| held.answers);
-            let mut sockets = answering.flat_map(|held| held.per_core.iter().flatten());
-            let address = sockets.find_map(Listening::address);
-            with.policy.alt_svc = address.and_then(|at| quic::alternative(at.port()));
+            let udp = self.answering_ports(ListenerKind::Quic, &config.quic_listeners(site));
+            let tls = self.answering_ports(ListenerKind::Tls, &site.listen_tls);
+            with.policy.alt_svc = quic::alternatives(&udp, &tls);
         }
         with
+    }
+
+    /// The ports of listeners.
+    fn answering_ports(&self, kind: ListenerKind, listeners: &[Listen]) -> Vec<u16> {
+        let held = listeners.iter().filter_map(|listen| {
+            let listen = listen.clone();
+            self.held.get(&OpenListener { kind, listen })
+        });
+        let sockets = held
+            .filter(|held| held.answers)
+            .filter_map(|held| held.per_core.iter().flatten().find_map(Listening::address));
+        sockets.map(|address| address.port()).collect()
     }
 
     /// Closes the listeners that `config` does not name. `removals`: the flags of the previous generation, which is then the last

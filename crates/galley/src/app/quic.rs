@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use galley_config::Listen;
+use galley_policy::request_info::Scheme;
+use galley_policy::site::AltSvc;
 use http::HeaderValue;
 
 use crate::binary_upgrade::QuicHeritage;
@@ -47,9 +49,26 @@ impl MissingQuic {
     }
 }
 
-/// The value of `Alt-Svc` (RFC 7838) that names a port of the same host.
-pub(super) fn alternative(port: u16) -> Option<HeaderValue> {
-    HeaderValue::try_from(format!("h3=\":{port}\"; ma={ALTERNATIVE_S}")).ok()
+/// The values of `Alt-Svc` for a site on these ports.
+///
+/// A browser finds HTTP/3 on the port that it knows. That is another one than Galley's behind a mapping of ports, as of containers,
+/// and such a mapping has the same ports for TCP and UDP. So a UDP port that is also one of TLS is advertised to requests that
+/// name it, and 443 to those for this port. Requests for a third port are told nothing rather than something wrong.
+pub(super) fn alternatives(udp: &[u16], tls: &[u16]) -> Vec<AltSvc> {
+    let own = udp.iter().copied().filter(|port| tls.contains(port));
+    let mut of_ports: Vec<(u16, Option<u16>)> = own.map(|port| (port, Some(port))).collect();
+    if of_ports.is_empty() {
+        of_ports.extend(udp.first().map(|&port| (port, None)));
+    } else {
+        let default = Scheme::Https.default_port();
+        of_ports.push((default, Some(default)));
+    }
+    let values = of_ports.into_iter().filter_map(|(port, of_port)| {
+        let value = format!("h3=\":{port}\"; ma={ALTERNATIVE_S}");
+        let value = HeaderValue::try_from(value).ok()?;
+        Some(AltSvc { of_port, value })
+    });
+    values.collect()
 }
 
 /// Whether a datagram that this process sends to the UDP sockets of a listener arrives. Warns if not. True for other sockets.

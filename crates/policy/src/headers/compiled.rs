@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, header};
 
 use super::changes::{Changes, HeaderField};
-use crate::request_info::Scheme;
+use crate::request_info::{RequestInfo, Scheme};
 use crate::site::{Policy, Rule};
 
 /// The changes of a site, and of each of its rules.
@@ -65,10 +65,9 @@ pub struct Compiled {
     /// The union of [`mask_of`] for all names in `removed`.
     mask: u64,
     plain: WrittenFields,
-    /// `Alt-Svc` comes last.
     secure: WrittenFields,
-    /// The line of `Alt-Svc`, in bytes; 0: there is none.
-    alt_svc: usize,
+    /// `secure` with each value of `Alt-Svc`, and the port in requests that get it.
+    advertising: Vec<(Option<u16>, WrittenFields)>,
 }
 
 /// Who gets a response.
@@ -77,18 +76,23 @@ pub enum Recipient {
     /// A client without TLS, or a proxy whose client has none.
     Plain,
     /// A client over TLS.
-    Tls,
+    Tls {
+        /// The port that its request names, or that of the scheme.
+        port: u16,
+    },
     /// A proxy whose client has TLS.
     TlsProxy,
 }
 
 impl Recipient {
-    /// The recipient of the response to a request with this scheme. `is_proxy`: a trusted proxy sent it.
-    pub fn new(scheme: Scheme, is_proxy: bool) -> Self {
-        match scheme {
+    /// The recipient of the response to a request. `is_proxy`: a trusted proxy sent it.
+    pub fn new(info: &RequestInfo, is_proxy: bool) -> Self {
+        match info.scheme() {
             Scheme::Http => Self::Plain,
             Scheme::Https if is_proxy => Self::TlsProxy,
-            Scheme::Https => Self::Tls,
+            Scheme::Https => Self::Tls {
+                port: info.port().unwrap_or(Scheme::Https.default_port()),
+            },
         }
     }
 }
@@ -121,7 +125,6 @@ impl Compiled {
         .concat();
         let sts = header::STRICT_TRANSPORT_SECURITY;
         let hsts = policy.hsts.clone().map(|value| (sts.clone(), value));
-        let alt_svc = policy.alt_svc.clone().map(|value| (header::ALT_SVC, value));
         let set = site_changes
             .set
             .iter()
@@ -130,12 +133,16 @@ impl Compiled {
         let removed = site_changes.remove.iter().chain(&rule.remove);
         let mut removed: Vec<HeaderName> = removed.chain(set).cloned().collect();
         removed.extend(hsts.is_some().then_some(sts));
-        removed.extend(alt_svc.is_some().then_some(header::ALT_SVC));
-        let written = alt_svc.clone().into_iter().collect();
-        let secure = fields.iter().cloned().chain(hsts).chain(alt_svc).collect();
+        removed.extend((!policy.alt_svc.is_empty()).then_some(header::ALT_SVC));
+        let secure: Vec<HeaderField> = fields.iter().cloned().chain(hsts).collect();
+        let advertising = policy.alt_svc.iter().map(|alternative| {
+            let line = (header::ALT_SVC, alternative.value.clone());
+            let fields = secure.iter().cloned().chain([line]).collect();
+            (alternative.of_port, WrittenFields::new(fields))
+        });
         let masks = removed.iter().map(|name| mask_of(name.as_str()));
         Self {
-            alt_svc: WrittenFields::new(written).lines.len(),
+            advertising: advertising.collect(),
             mask: masks.fold(0, |all, one| all | one),
             removed,
             plain: WrittenFields::new(fields),
@@ -171,27 +178,23 @@ impl Compiled {
     /// The fields after those of the original response. Only over TLS: `Strict-Transport-Security` (RFC 6797 section 7.2) and `Alt-Svc`
     /// (RFC 7838 section 2.1), which names a port of Galley and not of a proxy.
     pub fn fields(&self, recipient: Recipient) -> &[HeaderField] {
-        let fields = &self.written(recipient).fields;
-        match (recipient, fields.split_last()) {
-            (Recipient::TlsProxy, Some((_, others))) if self.alt_svc > 0 => others,
-            _ => fields,
-        }
+        &self.written(recipient).fields
     }
 
     /// The lines of [`Compiled::fields`]: `name: value` and CRLF each.
     pub fn lines(&self, recipient: Recipient) -> &[u8] {
-        let lines = &self.written(recipient).lines;
-        let length = match recipient {
-            Recipient::TlsProxy => lines.len().saturating_sub(self.alt_svc),
-            Recipient::Plain | Recipient::Tls => lines.len(),
-        };
-        lines.get(..length).unwrap_or(lines)
+        &self.written(recipient).lines
     }
 
     fn written(&self, recipient: Recipient) -> &WrittenFields {
         match recipient {
             Recipient::Plain => &self.plain,
-            Recipient::Tls | Recipient::TlsProxy => &self.secure,
+            Recipient::Tls { port } => self
+                .advertising
+                .iter()
+                .find(|(of_port, _)| of_port.is_none_or(|of_port| of_port == port))
+                .map_or(&self.secure, |(_, written)| written),
+            Recipient::TlsProxy => &self.secure,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tests of changes to fields, for a site and its rules.
 
 use super::*;
-use crate::site::{Policy, Rule};
+use crate::site::{AltSvc, Policy, Rule};
 use http::header;
 use http::{HeaderName, HeaderValue};
 use proptest::prelude::*;
@@ -91,21 +91,33 @@ fn errors_get_no_cache_control_of_files() {
 
 #[test]
 fn hsts_and_alt_svc_are_sent_over_tls_only() {
+    let alternative = |of_port, value| AltSvc {
+        of_port,
+        value: HeaderValue::from_static(value),
+    };
     let site = Policy {
         hsts: Some(HeaderValue::from_static("max-age=1")),
-        alt_svc: Some(HeaderValue::from_static("h3=\":443\"")),
+        alt_svc: vec![
+            alternative(Some(8443), "h3=\":8443\""),
+            alternative(Some(443), "h3=\":443\""),
+        ],
         ..Policy::default()
     };
     let all = HeadChanges::new(&site);
     let own = all.of(None, 200);
-    assert_eq!(own.lines(Recipient::Plain), b"");
     let hsts = "strict-transport-security: max-age=1\r\n";
-    let both = format!("{hsts}alt-svc: h3=\":443\"\r\n");
-    assert_eq!(own.lines(Recipient::Tls), both.as_bytes());
-    assert_eq!(own.fields(Recipient::Tls).len(), 2);
-    // The port is not that of the proxy.
-    assert_eq!(own.lines(Recipient::TlsProxy), hsts.as_bytes());
-    assert_eq!(own.fields(Recipient::TlsProxy).len(), 1);
+    let with = |port| format!("{hsts}alt-svc: h3=\":{port}\"\r\n");
+    for (recipient, lines, count) in [
+        (Recipient::Plain, String::new(), 0),
+        (Recipient::Tls { port: 443 }, with(443), 2),
+        (Recipient::Tls { port: 8443 }, with(8443), 2),
+        (Recipient::Tls { port: 9443 }, hsts.to_owned(), 1),
+        // The port is not that of the proxy.
+        (Recipient::TlsProxy, hsts.to_owned(), 1),
+    ] {
+        assert_eq!(own.lines(recipient), lines.as_bytes(), "{recipient:?}");
+        assert_eq!(own.fields(recipient).len(), count, "{recipient:?}");
+    }
     assert!(
         own.drops(&header::STRICT_TRANSPORT_SECURITY),
         "also that of the upstream"

@@ -14,7 +14,7 @@ mod ttl;
 pub use self::flags::SiteFlags;
 pub use self::key_shape::KeyShape;
 pub use self::names::NamePattern;
-pub use self::policy::{EsiPolicy, MemberPages, Policy, Preset};
+pub use self::policy::{AltSvc, EsiPolicy, MemberPages, Policy, Preset};
 pub use self::preset::{
     AddressedFields, AuthorizationPolicy, EqualSpellings, ParameterOrder, PartialRequests,
     RequestDirectives, RequestPolicy, StaleOnStatus, StorableStatuses, StoragePolicy,

@@ -39,6 +39,15 @@ pub enum MemberPages {
     Fragments,
 }
 
+/// A value of `Alt-Svc` (RFC 7838).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AltSvc {
+    /// The requests that it is for, by the port that they name; `None`: all.
+    pub of_port: Option<u16>,
+    /// The value.
+    pub value: HeaderValue,
+}
+
 /// The targets of ESI tags in a site's pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EsiPolicy {
@@ -89,8 +98,8 @@ pub struct Policy {
     pub outer_ttl: Option<Duration>,
     /// `Strict-Transport-Security` (RFC 6797), if it is enabled.
     pub hsts: Option<HeaderValue>,
-    /// `Alt-Svc` (RFC 7838), if the site is reachable over HTTP/3.
-    pub alt_svc: Option<HeaderValue>,
+    /// The values of `Alt-Svc`, if the site is reachable over HTTP/3. The first for the port of a request applies.
+    pub alt_svc: Vec<AltSvc>,
     /// The path below which Galley shows its dashboard of this site, with a slash at both ends.
     pub dashboard: Option<String>,
     /// The site's access control.
@@ -152,7 +161,7 @@ impl Policy {
             tag_field: None,
             outer_ttl: None,
             hsts: None,
-            alt_svc: None,
+            alt_svc: Vec::new(),
             dashboard: None,
             access: SiteAccess::default(),
             rules: Vec::new(),

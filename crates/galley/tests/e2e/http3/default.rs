@@ -57,6 +57,37 @@ fn tls_listeners_are_served_over_udp_too() {
 }
 
 #[test]
+fn behind_a_mapping_of_ports_browsers_learn_the_port_that_they_use() {
+    let site = builder().start();
+    assert_served(&site);
+    let own = tls_addr(&site).port();
+    let other = builder().server("listen_quic = [\"127.0.0.1:0\"]").start();
+    let advertised = |site: &TestSite, authority: &str| {
+        let url = format!("https://{HOST}:{}/page.html", tls_addr(site).port());
+        let host = format!("host: {authority}");
+        let head = curl(site, HOST, &["--head", "--header", &host, &url]);
+        assert!(head.starts_with("HTTP/2 200"), "{head}");
+        let line = head.lines().find_map(|line| line.strip_prefix("alt-svc: "));
+        line.map(|line| line.split(';').next().unwrap().to_owned())
+    };
+    for (authority, port) in [
+        (HOST.to_owned(), Some(443)),
+        (format!("{HOST}:443"), Some(443)),
+        (format!("{HOST}:{own}"), Some(own)),
+        (format!("{HOST}:9443"), None),
+    ] {
+        // The first one is not in memory yet.
+        for _ in 0..2 {
+            let expected = port.map(|port| format!("h3=\":{port}\""));
+            assert_eq!(advertised(&site, &authority), expected, "{authority}");
+        }
+        // With a port of its own there is no mapping to follow.
+        let named = format!("h3=\":{}\"", quic_port(&other));
+        assert_eq!(advertised(&other, &authority), Some(named), "{authority}");
+    }
+}
+
+#[test]
 fn a_reload_adds_and_removes_udp_sockets_with_tls_listeners() {
     let site = builder().start();
     assert_served(&site);
