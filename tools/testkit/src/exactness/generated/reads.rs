@@ -180,7 +180,8 @@ pub(super) const READS: &[Read] = &[
     read(
         TermMeta,
         "terms with meta",
-        "return get_terms( array( 'taxonomy' => 'category', 'hide_empty' => false, 'meta_key' => $key, 'orderby' => 'meta_value', 'fields' => 'names' ) );",
+        // The database chooses the order of terms with one value.
+        "$ties = static function ( $clauses ) { $clauses['order'] .= ', t.term_id'; return $clauses; }; add_filter( 'terms_clauses', $ties ); $found = get_terms( array( 'taxonomy' => 'category', 'hide_empty' => false, 'meta_key' => $key, 'orderby' => 'meta_value', 'fields' => 'names' ) ); remove_filter( 'terms_clauses', $ties ); return $found;",
     ),
     read(
         UserMeta,
