@@ -39,6 +39,9 @@ const MAX_OPTIONS = 250;
 /** Number of reads within fragments, by filter. */
 $GLOBALS['galley_read_inside'] = array();
 
+/** Transients that were read within the open fragment, and options with their times, as keys. */
+$GLOBALS['galley_transients_inside'] = array();
+
 /**
  * Records the options that code reads from now on as read within a fragment or a private part.
  */
@@ -47,6 +50,11 @@ function begin_inside(): void {
 }
 
 function end_inside(): void {
+	// These reads count as within the fragment, too.
+	foreach ( array_keys( $GLOBALS['galley_transients_inside'] ) as $name ) {
+		end_with_transient( (string) $name, false );
+	}
+	$GLOBALS['galley_transients_inside'] = array();
 	remove_filter( 'pre_option', __NAMESPACE__ . '\\note_option_inside', PHP_INT_MAX );
 }
 
@@ -55,6 +63,10 @@ function note_option_inside( $value, $option = '' ) {
 
 	$GLOBALS['galley_read_inside'][ $filter ] = ( $GLOBALS['galley_read_inside'][ $filter ] ?? 0 ) + 1;
 	tag_options( array( (string) $option ) );
+	if ( is_transient( (string) $option ) && is_observed_option( (string) $option ) ) {
+		tag( 'ot' );
+		$GLOBALS['galley_transients_inside'][ $option ] = true;
+	}
 	return $value;
 }
 
