@@ -1,6 +1,6 @@
 <?php
 /**
- * Lists of posts that other code than WordPress's asks for: it may print the properties of the posts, which no filter sees.
+ * Lists of posts and comments that other code than WordPress's asks for: it may print their properties, which no filter sees.
  *
  * A title, an address and a date have the tag `pl`. Content has tags where it is printed (gather-posts.php): code that prints
  * `$post->post_content` as it is would be rare.
@@ -20,6 +20,9 @@ const LISTING_FUNCTIONS = array( 'get_posts', 'query_posts', 'get_children', 'wp
 
 /** The same for terms. */
 const TERM_FUNCTIONS = array( 'get_terms', 'get_categories', 'get_tags' );
+
+/** Classes of WordPress with the queries. */
+const QUERY_CLASSES = array( 'WP_Query', 'WP_Term_Query', 'WP_Comment_Query' );
 
 /** Queries whose results no filter has. */
 $GLOBALS['galley_unfiltered'] = array();
@@ -48,6 +51,23 @@ function note_unfiltered( $posts, $query = null ) {
 	return $posts;
 }
 
+/**
+ * Adds the tags of the texts of comments, as code prints them: `$comment->comment_content`.
+ */
+function gather_foreign_comments( $comments ) {
+	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- finds the caller of the query.
+	if ( ! is_array( $comments ) || ! is_listed_by_others( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 10 ) ) ) {
+		return $comments;
+	}
+	foreach ( count( $comments ) > MAX_LISTED ? array() : $comments as $comment ) {
+		gather_comment( '', $comment );
+	}
+	if ( count( $comments ) > MAX_LISTED ) {
+		tag( 'k' );
+	}
+	return $comments;
+}
+
 function gather_unfiltered(): void {
 	foreach ( $GLOBALS['galley_unfiltered'] as $query ) {
 		tag_titles( (array) $query->posts );
@@ -72,14 +92,14 @@ function tag_titles( array $posts ): void {
 }
 
 /**
- * Returns whether other code than WordPress's and this plugin's begins a query for posts or terms.
+ * Returns whether other code than WordPress's and this plugin's begins a query for posts, terms or comments.
  *
  * @param array[] $frames Frames of `debug_backtrace()`, from within a filter of the query.
  */
 function is_listed_by_others( array $frames ): bool {
 	$file = '';
 	foreach ( $frames as $frame ) {
-		if ( 'WP_Query' === ( $frame['class'] ?? '' ) || 'WP_Term_Query' === ( $frame['class'] ?? '' ) || in_array( $frame['function'], array_merge( LISTING_FUNCTIONS, TERM_FUNCTIONS ), true ) ) {
+		if ( in_array( $frame['class'] ?? '', QUERY_CLASSES, true ) || in_array( $frame['function'], array_merge( LISTING_FUNCTIONS, TERM_FUNCTIONS, array( 'get_comments' ) ), true ) ) {
 			$file = (string) ( $frame['file'] ?? '' );
 		} elseif ( '' !== $file ) {
 			break;
