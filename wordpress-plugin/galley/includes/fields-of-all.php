@@ -23,7 +23,7 @@ unset( $galley_type );
 function before_deletion_of_all( $check, $id = 0, $key = '', $value = '', $is_all = false ) {
 	global $wpdb;
 	$type = substr( (string) current_filter(), 7, -9 );
-	if ( null !== $check || ! $is_all || is_shared() ) {
+	if ( null !== $check || ! $is_all ) {
 		return $check;
 	}
 	$table  = $wpdb->{$type . 'meta'};
@@ -31,7 +31,9 @@ function before_deletion_of_all( $check, $id = 0, $key = '', $value = '', $is_al
 	// phpcs:ignore WordPress.DB -- names of WordPress; must be current.
 	$ids = array_map( 'intval', $wpdb->get_col( $wpdb->prepare( "SELECT DISTINCT $column FROM $table WHERE meta_key = %s LIMIT %d", $key, MAX_PURGES + 1 ) ) );
 	if ( count( $ids ) > MAX_PURGES ) {
-		if ( 'user' === $type ) {
+		if ( is_shared() ) {
+			purge_unless_stored( array( 'user' === $type && is_multisite() ? '*' : blog_prefix() . 'b' ) );
+		} elseif ( 'user' === $type ) {
 			queue_purge_of_all_blogs();
 		} else {
 			queue_purge( 'b' );

@@ -103,6 +103,32 @@ function later( string $name, callable $ask ): void {
 }
 
 /**
+ * Queues purges at the end of the request, unless Galley stores its response: a link that changes something is an edit, but a page that is stored, and
+ * changes the same at each visit, is not.
+ *
+ * @param string[] $tags Tags with their prefixes.
+ */
+function purge_unless_stored( array $tags ): void {
+	later(
+		'unless stored ' . implode( ' ', $tags ),
+		static function () use ( $tags ): void {
+			if ( ! is_shared() || ! is_stored( headers_list() ) ) {
+				queue_observed( without_busy( $tags ) );
+			}
+		}
+	);
+}
+
+/**
+ * Returns whether the header of a response lets Galley store it. Pure.
+ *
+ * @param string[] $fields As `headers_list()` returns them, after the plugin has described the response.
+ */
+function is_stored( array $fields ): bool {
+	return preg_grep( '/^Galley-Tags:/i', $fields ) && ! preg_grep( '/^Galley-Cache-Control:.*\bno-store\b/i', $fields );
+}
+
+/**
  * Returns the tags and the class of each tag with a number and of each option, because the purge also concerns pages that carry only the class. Pure.
  *
  * @param string[] $tags Tags as described in tags.php.

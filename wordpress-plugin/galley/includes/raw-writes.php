@@ -6,7 +6,8 @@
  * Before such a statement is sent, the database is asked which rows its condition names, and the objects are treated as before a change by
  * WordPress's functions: their states before and after it are compared. If that is not possible, or for too many objects, the whole blog is purged.
  *
- * What cannot be named is ignored if it is written while a page is generated that Galley stores: otherwise each visit could purge the blog.
+ * What cannot be named is ignored if it is written while a page is generated that Galley stores: otherwise each visit could purge the blog. A link whose
+ * response is not stored is an edit.
  *
  * @package Galley
  */
@@ -42,6 +43,20 @@ const ROW_CACHES = array(
 	'usermeta'      => 'user_meta',
 );
 
+/** Groups of the object cache whose `last_changed` is part of the keys under which WordPress keeps lists of the objects. */
+const ROW_LISTS = array(
+	'posts'              => 'posts',
+	'postmeta'           => 'posts',
+	'terms'              => 'terms',
+	'term_taxonomy'      => 'terms',
+	'termmeta'           => 'terms',
+	'term_relationships' => 'terms',
+	'comments'           => 'comment',
+	'commentmeta'        => 'comment',
+	'users'              => 'users',
+	'usermeta'           => 'users',
+);
+
 /** Tables of WordPress that no page shows. */
 const UNSHOWN_TABLES = array( 'signups', 'registration_log' );
 
@@ -72,15 +87,19 @@ function tags_of_raw_write( string $table, string $name, string $sql ): array {
 		return is_known_as_busy( $tag ) ? array() : array( $tag );
 	}
 	$is_own = isset( ROW_COLUMNS[ $name ] ) && preg_replace( '/^.*\./', '', $table ) === $GLOBALS['wpdb']->$name;
-	$rows   = $is_own && ! $GLOBALS['galley_is_over'] && ++$GLOBALS['galley_raw_writes'] <= MAX_RAW_WRITES ? rows_of_write( $name, $sql, preg_replace( '/^.*\./', '', $table ) ) : null;
-	if ( null === $rows && is_shared() ) {
-		return array( $tag );
+	if ( $is_own && keeps_values() ) {
+		forget_lists( ROW_LISTS[ $name ] );
 	}
-	if ( null === $rows && $is_own && 'commentmeta' === $name ) {
-		return array( $tag, blog_prefix() . 'kma' );
-	}
+	$rows = $is_own && ! $GLOBALS['galley_is_over'] && ++$GLOBALS['galley_raw_writes'] <= MAX_RAW_WRITES ? rows_of_write( $name, $sql, preg_replace( '/^.*\./', '', $table ) ) : null;
 	if ( null === $rows ) {
-		return array( $tag, is_multisite() && ( ! $is_own || 0 === strncmp( $name, 'user', 4 ) ) ? '*' : blog_prefix() . 'b' );
+		$of_fields = $is_own && 'commentmeta' === $name;
+		$of_all    = is_multisite() && ( ! $is_own || 0 === strncmp( $name, 'user', 4 ) );
+		$any       = $of_all ? '*' : blog_prefix() . ( $of_fields ? 'kma' : 'b' );
+		if ( ! is_shared() ) {
+			return array( $tag, $any );
+		}
+		purge_unless_stored( array( $any ) );
+		return array( $tag );
 	}
 	$GLOBALS['galley_raw_rows'][] = array( $name, $table, 'I' === $rows ? null : $rows );
 	if ( is_array( $rows ) ) {
@@ -93,6 +112,21 @@ function tags_of_raw_write( string $table, string $name, string $sql ): array {
 		);
 	}
 	return array( $tag );
+}
+
+/**
+ * Lets WordPress forget the lists that a persistent object cache keeps, before the purges are sent. It would show them until another object of the kind
+ * changes, and that purges other pages. If visitors change the rows all the time, it keeps them.
+ */
+function forget_lists( string $group ): void {
+	later(
+		"lists $group",
+		static function () use ( $group ): void {
+			if ( without_busy( array( "rows.$group" ) ) ) {
+				wp_cache_set( 'last_changed', microtime(), $group );
+			}
+		}
+	);
 }
 
 /**

@@ -447,7 +447,12 @@ function settle_statement( string $next = '' ): void {
 	} elseif ( ! $is_last || 0 !== $wpdb->rows_affected || ! preg_match( '/^\s*(?:insert|delete|update|replace)\s/i', $sql ) ) {
 		$GLOBALS['galley_written'] += array_fill_keys( $tags, true );
 		foreach ( $GLOBALS['galley_raw_rows'] as $written ) {
-			if ( ( preg_match( ABOUT_LAST_STATEMENT, $next ) || ! settle_raw_rows( $written, $is_last ) ) && ! is_shared() ) {
+			if ( ! preg_match( ABOUT_LAST_STATEMENT, $next ) && settle_raw_rows( $written, $is_last ) ) {
+				continue;
+			}
+			if ( is_shared() ) {
+				purge_unless_stored( array( is_multisite() ? '*' : 'b' ) );
+			} else {
 				$GLOBALS['galley_written'][ is_multisite() ? '*' : 'b' ] = true;
 			}
 		}

@@ -63,6 +63,8 @@ final class CoreTablesTest extends TestCase {
 		$this->assertFalse( Galley\is_listed_by_others( $frames( array( 'get_terms' => $core, 'wp_list_categories' => $plugin ) ) ) );
 		$this->assertTrue( Galley\is_listed_by_others( $frames( array( 'get_posts' => $plugin ) ) ) );
 		$this->assertFalse( Galley\is_listed_by_others( $frames( array() ) ) );
+		$this->assertTrue( Galley\is_listed_by_others( $frames( array( 'get_comments' => $plugin ) ) ) );
+		$this->assertFalse( Galley\is_listed_by_others( $frames( array( 'get_comments' => $core, 'widget' => $core ) ) ) );
 	}
 
 	/**
@@ -172,5 +174,26 @@ final class CoreTablesTest extends TestCase {
 		list( $GLOBALS['galley_transaction'], $GLOBALS['galley_unannounced_reads'], $GLOBALS['galley_core_reads'], $GLOBALS['galley_later'] ) = array( null, array(), array(), array() );
 		unset( $GLOBALS['options_of_test'] );
 		$database->close_test();
+	}
+
+	public function test_a_part_has_the_tags_and_the_end_of_the_transients_that_it_reads(): void {
+		$kept                       = array_intersect_key( $GLOBALS, array_flip( array( 'galley_tags', 'galley_at_most', 'galley_read_inside' ) ) );
+		$GLOBALS['galley_tags']     = array();
+		$GLOBALS['galley_at_most']  = array();
+		$GLOBALS['options_of_test'] = array(
+			'_transient_rates'         => '5',
+			'_transient_timeout_rates' => (string) ( time() + 100 ),
+		);
+		Galley\begin_inside();
+		foreach ( array( 'blogname', '_transient_timeout_rates', '_transient_rates', '_transient_missing' ) as $name ) {
+			Galley\note_option_inside( false, $name );
+		}
+		Galley\end_inside();
+		$this->assertEqualsCanonicalizing( array( 'op._transient_rates', 'op._transient_missing', 'ot', 'om._transient_missing' ), preg_grep( '/transient|^ot$/', array_keys( $GLOBALS['galley_tags'] ) ) );
+		$this->assertEqualsWithDelta( 100, Galley\wrong_after(), 2 );
+		unset( $GLOBALS['options_of_test'] );
+		foreach ( $kept as $name => $value ) {
+			$GLOBALS[ $name ] = $value;
+		}
 	}
 }

@@ -73,9 +73,33 @@ final class FieldsTest extends TestCase {
 	public function test_other_deletions_are_not(): void {
 		$this->assertSame( array(), $this->purged_by( 'comment', array( '3' ), null, false ) );
 		$this->assertSame( array(), $this->purged_by( 'comment', array( '3' ), true ), 'other code replaces the deletion' );
-		$_SERVER['HTTP_GALLEY_REQUEST'] = 'shared';
-		$this->assertSame( array(), $this->purged_by( 'comment', array( '3' ) ) );
 		$this->assertSame( array(), $GLOBALS['wpdb']->asked );
+	}
+
+	public function test_links_purge_and_visits_of_stored_pages_do_not(): void {
+		$_SERVER['HTTP_GALLEY_REQUEST'] = 'shared';
+		$this->assertContains( 'km3', $this->purged_by( 'comment', array( '3' ) ) );
+		$this->assertSame( array(), $this->purged_by( 'comment', range( 1, Galley\MAX_PURGES + 1 ) ), 'not before the response is known' );
+		foreach ( array(
+			array( array( 'Galley-Tags: p1 b' ), true ),
+			array( array( 'galley-tags: *', 'Galley-Cache-Control: max-age=60' ), true ),
+			array( array( 'Galley-Tags: p1 b', 'Galley-Cache-Control: no-store' ), false ),
+			array( array( 'Galley-Cache-Control: no-store, why=nocache-headers' ), false ),
+			array( array( 'Location: /' ), false ),
+		) as list( $fields, $is_stored ) ) {
+			$this->assertSame( $is_stored, Galley\is_stored( $fields ), implode( "\n", $fields ) );
+		}
+		// The header of the command line has no tags.
+		Galley\take_purges();
+		$this->assertSame( array( 'b' ), array_map( 'strval', array_keys( $this->all_purged( range( 1, Galley\MAX_PURGES + 1 ) ) ) ) );
+	}
+
+	/**
+	 * Returns what a link has purged at its end that deletes fields of these comments.
+	 */
+	private function all_purged( array $found ): array {
+		$this->purged_by( 'comment', $found );
+		return array_flip( Galley\take_purges()['hard'] );
 	}
 
 	public function test_too_many_objects_purge_all_pages(): void {
