@@ -8,14 +8,14 @@ use std::thread::{self, JoinHandle};
 use galley_testkit::wait_for;
 use serde_json::{Value, json};
 
-use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite, output_text};
+use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite};
 use crate::tls_support::{Authority, curl, over_tls, tls_addr};
 
-/// A started client.
+/// A started client. It is killed when this is dropped, also by a test that fails.
 pub struct RunningClient {
     child: Child,
     /// What it writes to its standard error: a pipe that nobody reads would stop it.
-    errors: JoinHandle<String>,
+    errors: Option<JoinHandle<String>>,
 }
 
 /// A site with a listener for HTTP/3.
@@ -86,15 +86,16 @@ pub fn run_trusting(authority: &Path, port: u16, mut scenario: Value) -> Running
         stderr.read_to_end(&mut text).unwrap();
         String::from_utf8_lossy(&text).into_owned()
     });
-    RunningClient { child, errors }
+    RunningClient {
+        child,
+        errors: Some(errors),
+    }
 }
 
 impl RunningClient {
     /// Ends it without a word to the server.
-    pub fn vanish(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        self.errors.join().unwrap();
+    pub fn vanish(self) {
+        drop(self);
     }
 
     /// Whether it has ended.
@@ -103,11 +104,22 @@ impl RunningClient {
     }
 
     /// What happened.
-    pub fn result(self) -> Value {
-        let output = self.child.wait_with_output().unwrap();
-        let errors = self.errors.join().unwrap();
-        assert!(output.status.success(), "{}{errors}", output_text(&output));
-        serde_json::from_slice(&output.stdout).unwrap()
+    pub fn result(mut self) -> Value {
+        let mut output = Vec::new();
+        let mut stdout = self.child.stdout.take().unwrap();
+        stdout.read_to_end(&mut output).unwrap();
+        let status = self.child.wait().unwrap();
+        let errors = self.errors.take().unwrap().join().unwrap();
+        let text = String::from_utf8_lossy(&output);
+        assert!(status.success(), "{text}{errors}");
+        serde_json::from_slice(&output).unwrap()
+    }
+}
+
+impl Drop for RunningClient {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
