@@ -148,7 +148,7 @@ final class Described_Cache {
 
 	/**
 	 * Returns the groups and keys of the values that a call will change. A page fills what it found missing without a change: other pages that found it
-	 * missing have filled it, too. What it fills from the answer of another server it depends on all the same.
+	 * missing have filled it, too. It depends on the value all the same, because another request may set one that is not made of what this page has read.
 	 *
 	 * @param string[] $parts     What `CACHED_CHANGES` has found in the name of the method.
 	 * @param array    $arguments Its arguments: keys before groups. Those of `cas` and `...ByKey` begin with a word more.
@@ -173,7 +173,7 @@ final class Described_Cache {
 		foreach ( $values as $key => $value ) {
 			$name = get_current_blog_id() . ':' . cached_tag( $group, (string) $key );
 			$read = $GLOBALS['galley_cached_reads'][ $name ] ?? ( $this->has_read( $key, $group ) ? true : null );
-			if ( is_described() && true !== $read && ( null === $read || empty( $GLOBALS['galley_kept_http'] ) ) ) {
+			if ( is_described() && null === $read ) {
 				$GLOBALS['galley_cached_reads'][ $name ] = 'own';
 			}
 			$is_fill = 'own' === $read || ( false === $read && is_described() );
@@ -389,7 +389,7 @@ function tags_of_cached_writes(): array {
 }
 
 /**
- * Adds the tags of the values of the object cache that the page has read and not filled itself: of each value; `oh` with the group if there are too many,
+ * Adds the tags of the values of the object cache that the page has asked for: of each value; `oh` with the group if there are too many,
  * which any change of the group purges; or `oh` if there are too many groups.
  */
 function gather_cached_reads(): void {

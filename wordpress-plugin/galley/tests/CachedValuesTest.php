@@ -84,15 +84,15 @@ final class CachedValuesTest extends TestCase {
 		return array( array_keys( $GLOBALS['galley_tags'] ), Galley\take_purges()['hard'] );
 	}
 
-	public function test_pages_depend_on_values_that_they_did_not_fill(): void {
+	public function test_pages_depend_on_values_that_they_ask_for(): void {
 		$tag  = Galley\cached_tag( 'shelf', 'a' );
 		$none = Galley\cached_tag( 'shelf', 'none' );
 		// Calls of a page, and its tags.
 		$rows = array(
 			array( array( array( 'get', 'a', 'shelf' ) ), array( 'og', 'og.shelf', $tag ) ),
 			array( array( array( 'get', 'none', 'shelf' ) ), array( 'og', 'og.shelf', $none ) ),
-			array( array( array( 'get', 'none', 'shelf' ), array( 'set', 'none', 'new', 'shelf' ), array( 'get', 'none', 'shelf' ) ), array() ),
-			array( array( array( 'get', 'none', 'shelf' ), array( 'delete', 'none', 'shelf' ), array( 'set_multiple', array( 'none' => 'new' ), 'shelf' ) ), array() ),
+			array( array( array( 'get', 'none', 'shelf' ), array( 'set', 'none', 'new', 'shelf' ), array( 'get', 'none', 'shelf' ) ), array( 'og', 'og.shelf', $none ) ),
+			array( array( array( 'get', 'none', 'shelf' ), array( 'delete', 'none', 'shelf' ), array( 'set_multiple', array( 'none' => 'new' ), 'shelf' ) ), array( 'og', 'og.shelf', $none ) ),
 			array( array( array( 'get_multiple', array( 'a', 'none' ), 'shelf' ) ), array( 'og', 'og.shelf', $tag, $none ) ),
 			array( array( array( 'get', 'a', 'posts' ), array( 'get', 'x', 'transient' ), array( 'get', 'x', 'default' ) ), array() ),
 		);
