@@ -21,7 +21,7 @@ use super::AdminState;
 use super::auth::{AdminClient, TokenReach, reach};
 use super::purges::targets;
 use super::query::each_site;
-use super::target::{JsonReply, refuse};
+use super::target::{JsonResult, refuse};
 use galley_fetch::audits::{AuditPass, AuditWish, Finding, ResultCounts};
 use galley_request::Site;
 use galley_request::audit::can_be_audited;
@@ -38,12 +38,9 @@ pub(super) async fn begin(
     Extract(state): Extract<Arc<AdminState>>,
     client: AdminClient,
     body: Json<AuditRequest>,
-) -> JsonReply {
+) -> JsonResult {
     let reach = reach(&state, &client);
-    let sites = match targets(&state, reach, body.site.as_deref()) {
-        Ok(sites) => sites,
-        Err(reply) => return reply,
-    };
+    let sites = targets(&state, reach, body.site.as_deref())?;
     let wish = match reach {
         TokenReach::All => AuditWish::Operator,
         TokenReach::Site(_) | TokenReach::None => AuditWish::Site,
@@ -58,15 +55,15 @@ pub(super) async fn begin(
                 let why = format!(
                     "the token of a site starts one audit in ten minutes: try again in {seconds}s"
                 );
-                return refuse(StatusCode::TOO_MANY_REQUESTS, &why);
+                return Err(refuse(StatusCode::TOO_MANY_REQUESTS, &why));
             }
         }
     }
     if begun.is_empty() {
         let why = "an audit needs a site with the WordPress preset and an upstream";
-        return refuse(StatusCode::BAD_REQUEST, why);
+        return Err(refuse(StatusCode::BAD_REQUEST, why));
     }
-    (StatusCode::OK, Json(json!({ "ok": true, "sites": begun })))
+    Ok((StatusCode::OK, Json(json!({ "ok": true, "sites": begun }))))
 }
 
 /// Handles `GET /audit`.
@@ -74,7 +71,7 @@ pub(super) async fn report(
     Extract(state): Extract<Arc<AdminState>>,
     client: AdminClient,
     RawQuery(query): RawQuery,
-) -> JsonReply {
+) -> JsonResult {
     each_site(&state, &client, query.as_deref(), |state, site| {
         let mut value = value(state, site, usize::MAX);
         value["name"] = json!(site.core.name);

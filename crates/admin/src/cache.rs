@@ -26,7 +26,7 @@ use super::auth::AdminClient;
 use super::entry::{self, brief};
 use super::listings::{ListFilter, ListPage, ListQuery, Listing, Listings};
 use super::query::QueryParams;
-use super::target::{AdminView, JsonReply, refuse, target};
+use super::target::{AdminView, JsonReply, JsonResult, refuse, target};
 use galley_request::{Site, site_mark};
 use galley_sys::clock::Clock;
 
@@ -35,20 +35,10 @@ pub(super) async fn cache(
     Extract(state): Extract<Arc<AdminState>>,
     client: AdminClient,
     RawQuery(query): RawQuery,
-) -> JsonReply {
-    match list(&state, &client, query.as_deref()).await {
-        Ok(body) => (StatusCode::OK, Json(body)),
-        Err(reply) => reply,
-    }
-}
-
-async fn list(
-    state: &AdminState,
-    client: &AdminClient,
-    query: Option<&str>,
-) -> Result<Value, JsonReply> {
+) -> JsonResult {
+    let query = query.as_deref();
     let query = QueryParams::read(query, &["site", "prefix", "tag", "kind", "limit", "after"])?;
-    let target = target(state, client, query.get("site"))?;
+    let target = target(&state, &client, query.get("site"))?;
     let wanted = ListFilter {
         site: match target.view {
             AdminView::Server => None,
@@ -61,7 +51,7 @@ async fn list(
     let limit = usize::try_from(query.number("limit", DEFAULT_PAGE, MAX_PAGE)?).unwrap_or(1);
     let (id, number, queries) = match query.get("after") {
         None => {
-            let (id, queries) = state.process_state.listings.begin(state, wanted);
+            let (id, queries) = state.process_state.listings.begin(&state, wanted);
             (id, 0, queries)
         }
         Some(cursor) => state.process_state.listings.find(cursor, &wanted)?,
@@ -75,7 +65,8 @@ async fn list(
     queries.send(list_query).await.map_err(|_| ended())?;
     let page = page.await.map_err(|_| ended())?;
     let next = (!page.is_last).then(|| format!("{id}-{}", number + 1));
-    Ok(json!({ "ok": true, "entries": page.entries, "next": next }))
+    let body = json!({ "ok": true, "entries": page.entries, "next": next });
+    Ok((StatusCode::OK, Json(body)))
 }
 
 fn kind(word: &str) -> Result<EntryKind, JsonReply> {

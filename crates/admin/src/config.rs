@@ -20,22 +20,18 @@ use serde_json::{Value, json};
 use super::AdminState;
 use super::auth::AdminClient;
 use super::query::QueryParams;
-use super::target::{JsonReply, server_token, target};
+use super::target::{JsonReply, JsonResult, server_token, target};
 
 /// Handles `GET /config`.
 pub(super) async fn config(
     Extract(state): Extract<Arc<AdminState>>,
     client: AdminClient,
     RawQuery(query): RawQuery,
-) -> JsonReply {
-    match sections(&state, &client, query.as_deref()) {
-        Ok(sections) => {
-            let sections: Vec<Value> = sections.iter().map(section).collect();
-            let value = json!({ "ok": true, "sections": sections });
-            (StatusCode::OK, Json(value))
-        }
-        Err(reply) => reply,
-    }
+) -> JsonResult {
+    let sections = sections(&state, &client, query.as_deref())?;
+    let sections: Vec<Value> = sections.iter().map(section).collect();
+    let value = json!({ "ok": true, "sections": sections });
+    Ok((StatusCode::OK, Json(value)))
 }
 
 fn sections(

@@ -19,7 +19,8 @@ use serde_json::json;
 
 use super::AdminState;
 use super::auth::{AdminClient, reach};
-use super::purges::{PurgeReply, refuse, targets};
+use super::purges::targets;
+use super::target::{JsonResult, refuse};
 
 /// The body of an announcement.
 #[derive(Debug, Deserialize)]
@@ -35,22 +36,15 @@ pub(super) async fn announce(
     Extract(state): Extract<Arc<AdminState>>,
     client: AdminClient,
     body: Json<CronAnnouncement>,
-) -> PurgeReply {
+) -> JsonResult {
     let CronAnnouncement { site, due_ms } = body.0;
-    let targets = match targets(&state, reach(&state, &client), site.as_deref()) {
-        Ok(targets) => targets,
-        Err(reply) => return reply,
-    };
+    let targets = targets(&state, reach(&state, &client), site.as_deref())?;
     let [target] = targets.as_slice() else {
-        return refuse(
-            StatusCode::BAD_REQUEST,
-            "this token is for several sites: give `site`",
-        );
+        let why = "this token is for several sites: give `site`";
+        return Err(refuse(StatusCode::BAD_REQUEST, why));
     };
     let left = appointments::within_bounds(due_ms);
     target.core.cron.announce(&left, Duration::ZERO);
-    (
-        StatusCode::OK,
-        Json(json!({ "ok": true, "appointments": left.len() })),
-    )
+    let body = json!({ "ok": true, "appointments": left.len() });
+    Ok((StatusCode::OK, Json(body)))
 }

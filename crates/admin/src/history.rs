@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::auth::AdminClient;
 use super::query::QueryParams;
-use super::target::{JsonReply, target};
+use super::target::{JsonResult, target};
 use super::{AdminShared, AdminState};
 use crate::doctor::{KernelCounters, ProcFs, RecentCounters};
 use galley_policy::class::Class;
@@ -104,19 +104,10 @@ pub(super) async fn history(
     Extract(state): Extract<Arc<AdminState>>,
     client: AdminClient,
     RawQuery(query): RawQuery,
-) -> JsonReply {
-    let parsed = QueryParams::read(query.as_deref(), &["site", "minutes"]);
-    let (query, minutes) = match parsed.and_then(|q| {
-        let minutes = q.number("minutes", MINUTES as u64, MINUTES as u64)?;
-        Ok((q, minutes))
-    }) {
-        Ok(read) => read,
-        Err(reply) => return reply,
-    };
-    let target = match target(&state, &client, query.get("site")) {
-        Ok(target) => target,
-        Err(reply) => return reply,
-    };
+) -> JsonResult {
+    let query = QueryParams::read(query.as_deref(), &["site", "minutes"])?;
+    let minutes = query.number("minutes", MINUTES as u64, MINUTES as u64)?;
+    let target = target(&state, &client, query.get("site"))?;
     // Minutes that have ended are completed here too, so that the last one in the response is the current one.
     turn(&state);
     let sites: Vec<Value> = target
@@ -129,10 +120,8 @@ pub(super) async fn history(
         })
         .collect();
     let now = minute(state.services.clock.wall()) * MINUTE.as_secs();
-    (
-        StatusCode::OK,
-        Json(json!({ "ok": true, "time": now, "sites": sites })),
-    )
+    let body = json!({ "ok": true, "time": now, "sites": sites });
+    Ok((StatusCode::OK, Json(body)))
 }
 
 fn row(minute: &Minute) -> Value {

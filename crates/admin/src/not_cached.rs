@@ -22,7 +22,7 @@ use super::AdminState;
 use super::auth::AdminClient;
 use super::entry::url_of;
 use super::query::each_site;
-use super::target::JsonReply;
+use super::target::JsonResult;
 use super::why::advice::Advice;
 use super::why::{facets, words};
 use galley_request::Site;
@@ -33,7 +33,7 @@ pub(super) async fn not_cached(
     Extract(state): Extract<Arc<AdminState>>,
     client: AdminClient,
     RawQuery(query): RawQuery,
-) -> JsonReply {
+) -> JsonResult {
     each_site(&state, &client, query.as_deref(), of_site)
 }
 

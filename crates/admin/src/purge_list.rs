@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::AdminState;
 use super::auth::AdminClient;
 use super::query::each_site;
-use super::target::JsonReply;
+use super::target::JsonResult;
 use galley_request::Site;
 
 /// Handles `GET /purges`.
@@ -25,7 +25,7 @@ pub(super) async fn purges(
     Extract(state): Extract<Arc<AdminState>>,
     client: AdminClient,
     RawQuery(query): RawQuery,
-) -> JsonReply {
+) -> JsonResult {
     each_site(&state, &client, query.as_deref(), of_site)
 }
 

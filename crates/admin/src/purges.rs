@@ -35,7 +35,7 @@ use serde_json::{Map, Value, json};
 use super::AdminState;
 use super::auth::{AdminClient, TokenReach, reach};
 use super::dry_run;
-use super::target::is_number;
+use super::target::{JsonReply, is_number, refuse};
 use galley_purging::{PurgeReceipt, PurgeSource, Receipt};
 use galley_request::Site;
 
@@ -81,8 +81,6 @@ impl PurgeRequest {
         }
     }
 }
-
-pub(super) type PurgeReply = (StatusCode, Json<Value>);
 
 /// Handles `POST /purge`. What has been received is carried out, also if the client goes before it is its turn.
 pub(super) async fn purge(
@@ -154,7 +152,7 @@ fn wanted_purges(
     state: &AdminState,
     reach: TokenReach,
     wanted: &PurgeRequest,
-) -> Result<Vec<(Arc<Site>, Purge)>, PurgeReply> {
+) -> Result<Vec<(Arc<Site>, Purge)>, JsonReply> {
     let refuse_request = |why: &str| refuse(StatusCode::BAD_REQUEST, why);
     let targets = targets(state, reach, wanted.site.as_deref())?;
     if let Some(limit) = wanted.exceeded_limit() {
@@ -169,7 +167,7 @@ fn wanted_purges(
     }
 }
 
-fn reply(purges: &[(Arc<Site>, Purge)], receipt: &PurgeReceipt) -> PurgeReply {
+fn reply(purges: &[(Arc<Site>, Purge)], receipt: &PurgeReceipt) -> JsonReply {
     let of_sites = purges.chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other));
     let of_sites =
         of_sites.filter_map(|all| Some((all.first()?.0.core.name.clone(), json!(all.len()))));
@@ -228,16 +226,12 @@ async fn acknowledged(receipts: Vec<Receipt>) -> PurgeReceipt {
     least
 }
 
-pub(super) fn refuse(status: StatusCode, error: &str) -> PurgeReply {
-    (status, Json(json!({ "ok": false, "error": error })))
-}
-
 /// The sites that a purge may apply to.
 pub(super) fn targets(
     state: &AdminState,
     reach: TokenReach,
     site: Option<&str>,
-) -> Result<Vec<Arc<Site>>, PurgeReply> {
+) -> Result<Vec<Arc<Site>>, JsonReply> {
     let sites = match site.map(|text| (text, state.named(text))) {
         None => (0..state.sites.len()).collect(),
         Some((text, named)) if named.is_empty() => {

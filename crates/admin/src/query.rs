@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::AdminState;
 use super::auth::AdminClient;
-use super::target::{JsonReply, refuse, target};
+use super::target::{JsonReply, JsonResult, refuse, target};
 use galley_request::Site;
 
 /// The parameters of a query.
@@ -70,16 +70,12 @@ pub(super) fn each_site(
     client: &AdminClient,
     query: Option<&str>,
     describe: impl Fn(&AdminState, &Site) -> Value,
-) -> JsonReply {
-    let query = QueryParams::read(query, &["site"]);
-    match query.and_then(|query| target(state, client, query.get("site"))) {
-        Ok(target) => {
-            let sites = target.sites.iter().map(|site| describe(state, site));
-            let sites: Vec<Value> = sites.collect();
-            (StatusCode::OK, Json(json!({ "ok": true, "sites": sites })))
-        }
-        Err(reply) => reply,
-    }
+) -> JsonResult {
+    let query = QueryParams::read(query, &["site"])?;
+    let target = target(state, client, query.get("site"))?;
+    let sites = target.sites.iter().map(|site| describe(state, site));
+    let sites: Vec<Value> = sites.collect();
+    Ok((StatusCode::OK, Json(json!({ "ok": true, "sites": sites }))))
 }
 
 #[cfg(test)]

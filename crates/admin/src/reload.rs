@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use super::AdminState;
 use super::auth::AdminClient;
 use super::reload_result::{ControlRequest, ReloadAction, ReloadError, ReloadRequest, value};
-use super::target::{JsonReply, refuse, server_token};
+use super::target::{JsonResult, refuse, server_token};
 
 /// The body of a reload request.
 #[derive(Debug, Default, Deserialize)]
@@ -33,10 +33,8 @@ pub(super) async fn reload(
     Extract(state): Extract<Arc<AdminState>>,
     client: AdminClient,
     request: Json<ReloadOrder>,
-) -> JsonReply {
-    if let Err(refused) = server_token(&state, &client, "a reload") {
-        return refused;
-    }
+) -> JsonResult {
+    server_token(&state, &client, "a reload")?;
     let action = if request.0.compare {
         ReloadAction::Compare
     } else {
@@ -52,19 +50,13 @@ pub(super) async fn reload(
             "the server is busy with another reload, or is ending: try again",
         )
     };
-    if control
-        .try_send(ControlRequest::Reload(ReloadRequest { action, reply }))
-        .is_err()
-    {
-        return busy();
-    }
-    let Ok(result) = result.await else {
-        return busy();
-    };
+    let order = ControlRequest::Reload(ReloadRequest { action, reply });
+    control.try_send(order).map_err(|_| busy())?;
+    let result = result.await.map_err(|_| busy())?;
     let status = match &result {
         Ok(_) => StatusCode::OK,
         Err(ReloadError::Invalid(_)) => StatusCode::UNPROCESSABLE_ENTITY,
         Err(ReloadError::Failed(_)) => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    (status, Json(value(&result)))
+    Ok((status, Json(value(&result))))
 }

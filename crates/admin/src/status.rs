@@ -24,7 +24,7 @@ use super::disk;
 use super::history::{last_hour, reading, recent};
 use super::objects;
 use super::purge_forward;
-use super::target::{AdminView, JsonReply, target};
+use super::target::{AdminView, JsonResult, target};
 use super::{tls, verdict};
 use galley_codec::compress::Compressor;
 use galley_fetch::Handle;
@@ -42,11 +42,8 @@ use galley_upstream::{BalancedServer, UpstreamStats};
 pub(super) async fn status(
     Extract(state): Extract<Arc<AdminState>>,
     client: AdminClient,
-) -> JsonReply {
-    let target = match target(&state, &client, None) {
-        Ok(target) => target,
-        Err(reply) => return reply,
-    };
+) -> JsonResult {
+    let target = target(&state, &client, None)?;
     let sites: Vec<Value> = target
         .sites
         .iter()
@@ -70,7 +67,7 @@ pub(super) async fn status(
     };
     body["responses"] = Value::Object(words(&answers));
     body["times"] = times(&answers);
-    (StatusCode::OK, Json(body))
+    Ok((StatusCode::OK, Json(body)))
 }
 
 /// Adds the parts that require the server's token.

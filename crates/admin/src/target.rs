@@ -13,6 +13,9 @@ use galley_request::Site;
 /// A response in JSON.
 pub(super) type JsonReply = (StatusCode, Json<Value>);
 
+/// The response of a handler; an error is a refusal, and is sent like any other response.
+pub(super) type JsonResult = Result<JsonReply, JsonReply>;
+
 /// The parts of the server that a query may see.
 pub(super) struct SiteSelection {
     /// The selected sites.

@@ -21,16 +21,14 @@ use tokio::sync::oneshot;
 use super::AdminState;
 use super::auth::AdminClient;
 use super::reload_result::{ControlRequest, UpgradeError};
-use super::target::{JsonReply, refuse, server_token};
+use super::target::{JsonResult, refuse, server_token};
 
 /// Handles `POST /upgrade`.
 pub(super) async fn upgrade(
     Extract(state): Extract<Arc<AdminState>>,
     client: AdminClient,
-) -> JsonReply {
-    if let Err(refused) = server_token(&state, &client, "an upgrade") {
-        return refused;
-    }
+) -> JsonResult {
+    server_token(&state, &client, "an upgrade")?;
     let (reply, result) = oneshot::channel();
     let control = state.process_state.control.clone();
     drop(state);
@@ -40,18 +38,17 @@ pub(super) async fn upgrade(
             "the server is busy with a reload or another upgrade, or is ending: try again",
         )
     };
-    if control.try_send(ControlRequest::Upgrade(reply)).is_err() {
-        return busy();
-    }
-    match result.await {
-        Ok(Ok(report)) => (
+    let order = ControlRequest::Upgrade(reply);
+    control.try_send(order).map_err(|_| busy())?;
+    Ok(match result.await.map_err(|_| busy())? {
+        Ok(report) => (
             StatusCode::OK,
             Json(json!({
                 "ok": true, "pid": report.pid, "pages": report.pages, "pools": report.pools,
                 "milliseconds": report.milliseconds,
             })),
         ),
-        Ok(Err(error)) => {
+        Err(error) => {
             let (status, restart) = match &error {
                 UpgradeError::NeedsRestart(_) => (StatusCode::CONFLICT, true),
                 UpgradeError::Failed(_) => (StatusCode::INTERNAL_SERVER_ERROR, false),
@@ -59,6 +56,5 @@ pub(super) async fn upgrade(
             let body = json!({ "ok": false, "restart": restart, "error": error.reason() });
             (status, Json(body))
         }
-        Err(_) => busy(),
-    }
+    })
 }

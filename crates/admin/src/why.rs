@@ -41,7 +41,7 @@ use serde_json::{Value, json};
 use super::AdminState;
 use super::auth::{AdminClient, TokenReach, reach};
 use super::entry;
-use super::target::{JsonReply, refuse, unauthorized};
+use super::target::{JsonReply, JsonResult, refuse, unauthorized};
 use explanation::Explanation;
 use galley_request::fault;
 use galley_request::{Admission, Site, admit};
@@ -52,18 +52,15 @@ pub(super) async fn why(
     Extract(state): Extract<Arc<AdminState>>,
     client: AdminClient,
     body: Json<WhyRequest>,
-) -> JsonReply {
+) -> JsonResult {
     let reach = reach(&state, &client);
     if reach == TokenReach::None {
-        return unauthorized();
+        return Err(unauthorized());
     }
     // On a helper thread, because it reads the disk.
     let explained = tokio::task::spawn_blocking(move || explain(&state, reach, &body.0)).await;
-    match explained {
-        Ok(Ok(value)) => (StatusCode::OK, Json(value)),
-        Ok(Err(reply)) => reply,
-        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-    }
+    let value = explained.map_err(|error| failed(&error))??;
+    Ok((StatusCode::OK, Json(value)))
 }
 
 /// Handles `POST /why/batch`: returns only the decision and the reason for each URL, for lists of pages.
@@ -71,24 +68,26 @@ pub(super) async fn batch(
     Extract(state): Extract<Arc<AdminState>>,
     client: AdminClient,
     body: Json<WhyBatch>,
-) -> JsonReply {
+) -> JsonResult {
     let reach = reach(&state, &client);
     if reach == TokenReach::None {
-        return unauthorized();
+        return Err(unauthorized());
     }
     if body.urls.len() > MAX_URLS {
         let message = format!("at most {MAX_URLS} `urls` at once");
-        return refuse(StatusCode::BAD_REQUEST, &message);
+        return Err(refuse(StatusCode::BAD_REQUEST, &message));
     }
     let requests = body.0.requests();
     let explained = tokio::task::spawn_blocking(move || {
         let answers = requests.iter().map(|one| brief(&state, reach, one));
         answers.collect::<Vec<Value>>()
     });
-    match explained.await {
-        Ok(pages) => (StatusCode::OK, Json(json!({ "ok": true, "pages": pages }))),
-        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-    }
+    let pages = explained.await.map_err(|error| failed(&error))?;
+    Ok((StatusCode::OK, Json(json!({ "ok": true, "pages": pages }))))
+}
+
+fn failed(error: &tokio::task::JoinError) -> JsonReply {
+    refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string())
 }
 
 /// The decision on one of many requests, and the reason.

@@ -27,7 +27,7 @@ use crate::fragments::{self, PageFragment};
 use crate::includes::Assembly;
 use crate::key::Key;
 use crate::plain_body::PlainBody;
-use crate::source::EntrySource;
+use crate::source::{EntrySource, claim};
 use crate::validity::ValidityCheck;
 
 pub use crate::encoded::{CompressionStep, EncodedEntry};
@@ -402,14 +402,7 @@ impl Entry {
 
     /// Whether the caller must renew the entry: true for one caller until `pause` has passed.
     pub fn claim_renewal(&self, now: Tick, pause: Duration) -> bool {
-        let from = self.renewal.load(Ordering::Relaxed);
-        let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-        let next = now.0.saturating_add(pause);
-        now.0 >= from
-            && self
-                .renewal
-                .compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
+        claim(&self.renewal, now, pause)
     }
 
     /// The stored `ETag`.

@@ -45,20 +45,25 @@ impl EntrySource {
 
     /// Whether the caller must check the file: true for one caller until `pause` has passed.
     pub fn claim(&self, now: Tick, pause: Duration) -> bool {
-        let from = self.next_check.load(Ordering::Relaxed);
-        let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-        let next = now.0.saturating_add(pause);
-        now.0 >= from
-            && self
-                .next_check
-                .compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
+        claim(&self.next_check, now, pause)
     }
 
     /// The memory used, in bytes.
     pub(crate) fn weight(&self) -> u64 {
         (size_of::<Self>() + self.stamp.len()) as u64
     }
+}
+
+/// Whether the caller is the one that may act now: true for one caller until `pause` has passed. `next`: the time of the next
+/// claim.
+pub(crate) fn claim(next: &AtomicU64, now: Tick, pause: Duration) -> bool {
+    let from = next.load(Ordering::Relaxed);
+    let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+    let until = now.0.saturating_add(pause);
+    now.0 >= from
+        && next
+            .compare_exchange(from, until, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::page_command::{
 };
 use crate::page_counters::count;
 use crate::page_value::{self, milliseconds};
+use crate::secret_lock::RELEASE;
 use crate::shared::ClusterState;
 use crate::shared_pages::SharedPages;
 
@@ -190,11 +191,6 @@ if ARGV[1] == '' then return 0 end
 local length = redis.call('STRLEN', KEYS[1])
 if length > 32 and length <= tonumber(ARGV[4]) and redis.call('GETRANGE', KEYS[1], -32, -1) ~= ARGV[3] then return 0 end
 return redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0";
-
-/// `KEYS`: token. `ARGV`: its word.
-const RELEASE: &str = "\
-if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-return 0";
 
 const PAGE: &str = "page";
 const FETCH: &str = "fetch";

@@ -80,11 +80,7 @@ impl SecretLock {
     /// Releases the lock.
     pub async fn release(self) {
         let mut command = cmd("EVAL");
-        command
-            .arg(GIVE_BACK)
-            .arg(1)
-            .arg(&self.turn)
-            .arg(&self.word);
+        command.arg(RELEASE).arg(1).arg(&self.turn).arg(&self.word);
         let _: Option<i64> = self.link.query(&command).await;
     }
 }
@@ -98,8 +94,8 @@ const KEEP: &str = "\
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 0";
 
-/// `KEYS`: the lock. `ARGV`: its word.
-const GIVE_BACK: &str = "\
+/// Removes a lock or token. `KEYS`: the lock. `ARGV`: its word.
+pub(crate) const RELEASE: &str = "\
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0";
 

@@ -71,7 +71,7 @@ pub(crate) fn read_upstream(
         None => true,
         Some((_, DeValue::Boolean(verify))) => *verify,
         Some((flag, _)) => {
-            report_type(reader, row, flag, "`true` or `false`");
+            report(reader, row, flag, "holds", "`true` or `false`");
             return None;
         }
     };
@@ -90,16 +90,7 @@ fn table<'v, 'i>(
     if let DeValue::Table(table) = value.get_ref() {
         return Some(table);
     }
-    let position = reader.position(value.span());
-    let written = reader.diagnostics.text(reader.source);
-    let written = shown(written.get(value.span()).unwrap_or_default());
-    let message = format!(
-        "`{}` is {written}; expected {}",
-        row.path(),
-        row.kind.describe()
-    );
-    let help = format!("for example `{} = {}`", row.name, row.example);
-    reader.diagnostics.add(&position, row.path(), message, help);
+    report(reader, row, value, "is", &row.kind.describe());
     None
 }
 
@@ -145,22 +136,24 @@ fn text(
             Ok(Some(text.to_string()))
         }
         _ => {
-            report_type(reader, row, value, "a string");
+            report(reader, row, value, "holds", "a string");
             Err(ReportedInvalid)
         }
     }
 }
 
-fn report_type(
+/// Reports a value of another type than `wanted`. `verb`: `is` for the option's value, `holds` for a part of it.
+fn report(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
     value: &Spanned<DeValue<'_>>,
+    verb: &str,
     wanted: &str,
 ) {
     let position = reader.position(value.span());
     let written = reader.diagnostics.text(reader.source);
     let written = shown(written.get(value.span()).unwrap_or_default());
-    let message = format!("`{}` holds {written}; expected {wanted}", row.path());
+    let message = format!("`{}` {verb} {written}; expected {wanted}", row.path());
     let help = format!("for example `{} = {}`", row.name, row.example);
     reader.diagnostics.add(&position, row.path(), message, help);
 }

@@ -107,6 +107,9 @@ from_value! {
     LogField => LogField,
     File => AccessSetting<PathBuf>,
     Limit => AccessSetting<RateLimit>,
+    CrawlerLists => Vec<(String, PathBuf)>,
+    CrawlerRules => Vec<CrawlerRule>,
+    Certificates => Vec<(SourceSpan, CertificateFiles)>,
 }
 
 impl FromValue for usize {
@@ -125,34 +128,6 @@ impl<T: FromValue> FromValue for Vec<T> {
                 .iter()
                 .map(|(_, member)| T::from_value(member))
                 .collect(),
-            _ => None,
-        }
-    }
-}
-
-impl FromValue for Vec<(String, PathBuf)> {
-    fn from_value(value: &ConfigValue) -> Option<Self> {
-        match value {
-            ConfigValue::CrawlerLists(files) => Some(files.clone()),
-            _ => None,
-        }
-    }
-}
-
-impl FromValue for Vec<CrawlerRule> {
-    fn from_value(value: &ConfigValue) -> Option<Self> {
-        match value {
-            ConfigValue::CrawlerRules(rules) => Some(rules.clone()),
-            _ => None,
-        }
-    }
-}
-
-/// Certificates with the position of each.
-impl FromValue for Vec<(SourceSpan, CertificateFiles)> {
-    fn from_value(value: &ConfigValue) -> Option<Self> {
-        match value {
-            ConfigValue::Certificates(all) => Some(all.clone()),
             _ => None,
         }
     }

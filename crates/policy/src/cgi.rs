@@ -6,7 +6,6 @@
 //! lines or as another field is an error. This module neither searches for scripts nor frames records.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -206,34 +205,25 @@ const EAGERNESS: &str = "WP_SPECULATIVE_LOADING_DEFAULT_EAGERNESS";
 const SOFTWARE: &str = concat!("galley/", env!("CARGO_PKG_VERSION"), " (nginx)");
 
 /// Why the head of a CGI response is invalid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadCgiHead {
     /// A field that no parser may guess at: white space or a control character in its name, a CR or NUL in its value, or a framing
     /// field with an invalid value.
+    #[error("malformed field in the head of the CGI response")]
     Field,
     /// `Status` is not a final status from 200 to 999, or occurs twice with different values.
+    #[error("invalid status in the head of the CGI response")]
     Status,
     /// `Content-Length` occurs twice with different values.
+    #[error("two content lengths in the head of the CGI response")]
     Length,
     /// More fields than [`MAX_FIELDS`].
+    #[error("too many fields in the head of the CGI response")]
     TooMany,
     /// There are bytes after the empty line.
+    #[error("bytes after the head of the CGI response")]
     Trailing,
 }
-
-impl fmt::Display for BadCgiHead {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Field => "malformed field in the head of the CGI response",
-            Self::Status => "invalid status in the head of the CGI response",
-            Self::Length => "two content lengths in the head of the CGI response",
-            Self::TooMany => "too many fields in the head of the CGI response",
-            Self::Trailing => "bytes after the head of the CGI response",
-        })
-    }
-}
-
-impl std::error::Error for BadCgiHead {}
 
 /// The maximum number of fields in a response: plugins set dozens of cookies and links, but no page sets this many.
 pub const MAX_FIELDS: usize = 512;

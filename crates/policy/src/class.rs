@@ -184,9 +184,7 @@ impl Network {
             }
         }
     }
-}
 
-impl Network {
     /// The /24 or /48 around it, which one owner of addresses usually has as a whole.
     #[must_use]
     pub const fn widened(self) -> Self {

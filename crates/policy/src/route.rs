@@ -9,33 +9,24 @@ use std::fmt;
 use std::net::Ipv6Addr;
 
 /// Why a host is invalid. `Display` gives a text that a client may see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadHost {
     /// The host is empty.
+    #[error("empty host")]
     Empty,
     /// A character that no host name has, or an empty label.
+    #[error("invalid character in host")]
     Character,
     /// More than 253 characters.
+    #[error("host too long")]
     TooLong,
     /// Brackets without an IPv6 address.
+    #[error("invalid address in host")]
     Address,
     /// An invalid port number, or a port where none is allowed (in a host pattern).
+    #[error("invalid port in host")]
     Port,
 }
-
-impl fmt::Display for BadHost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Empty => "empty host",
-            Self::Character => "invalid character in host",
-            Self::TooLong => "host too long",
-            Self::Address => "invalid address in host",
-            Self::Port => "invalid port in host",
-        })
-    }
-}
-
-impl std::error::Error for BadHost {}
 
 /// The canonical form of `host[:port]`: lower case, without port and trailing dot, IPv6 addresses in brackets in their
 /// shortest spelling (RFC 5952).

@@ -5,44 +5,33 @@
 //! differently (control characters, backslashes, fragments, invalid escapes) is rejected, not repaired. Queries are parsed in
 //! [`crate::query`].
 
-use std::fmt;
-
 use crate::classes;
 
 /// Why a request target is invalid. `Display` gives a text that a client may see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTarget {
     /// Neither origin-form, absolute-form nor `*` with OPTIONS (RFC 9112 section 3.2).
+    #[error("unknown form of request target")]
     Form,
     /// A control character or a space, raw or (in the path) escaped.
+    #[error("control character in request target")]
     Control,
     /// `%` without two hexadecimal digits in the path.
+    #[error("broken percent-encoding in path")]
     Escape,
     /// A raw `#`: clients do not send fragments.
+    #[error("fragment in request target")]
     Fragment,
     /// A backslash, raw or escaped, in the path.
+    #[error("backslash in path")]
     Backslash,
     /// A raw byte above 127 in the path.
+    #[error("path is not ASCII")]
     NotAscii,
     /// `.` or `..` between slashes that were escaped.
+    #[error("dot segment between encoded slashes")]
     Dots,
 }
-
-impl fmt::Display for BadTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Form => "unknown form of request target",
-            Self::Control => "control character in request target",
-            Self::Escape => "broken percent-encoding in path",
-            Self::Fragment => "fragment in request target",
-            Self::Backslash => "backslash in path",
-            Self::NotAscii => "path is not ASCII",
-            Self::Dots => "dot segment between encoded slashes",
-        })
-    }
-}
-
-impl std::error::Error for BadTarget {}
 
 /// The parts of a request target, as the client sent them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -101,12 +101,7 @@ impl ProgramGroup {
         enable(base, values.iter().map(|(controller, ..)| *controller))?;
         sweep(base);
         let path = base.join(format!("{PREFIX}{name}"));
-        match fs::create_dir(&path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(GroupError::file(&path, error));
-            }
-            _ => {}
-        }
+        make(&path)?;
         let group = Self { path };
         for (_, file, value) in values {
             write(&group.path.join(file), &value.to_string())?;
@@ -219,12 +214,7 @@ fn occupy(base: &Path) -> Result<(), GroupError> {
             return Err(GroupError::Shared(base.to_owned()));
         }
         let server_group = base.join(SERVER_GROUP);
-        match fs::create_dir(&server_group) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(GroupError::file(&server_group, error));
-            }
-            _ => {}
-        }
+        make(&server_group)?;
         for process in processes {
             let moved = fs::write(server_group.join(PROCESSES), process.to_string());
             // ESRCH: the process has ended.
@@ -260,6 +250,16 @@ fn sweep(base: &Path) {
         if folder.file_name().to_string_lossy().starts_with(PREFIX) {
             let _ = fs::remove_dir(folder.path());
         }
+    }
+}
+
+/// Creates a group, unless it exists.
+fn make(folder: &Path) -> Result<(), GroupError> {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(GroupError::file(folder, error))
+        }
+        _ => Ok(()),
     }
 }
 

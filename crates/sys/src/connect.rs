@@ -1,6 +1,5 @@
 //! Whether a server accepts connections, and what to do if it does not.
 
-use std::fmt;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +13,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use rustix::process::geteuid;
 
 /// Why no connection to a server is possible, for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}; {remedy}")]
 pub struct ConnectFailure {
     /// The error, with its number.
     pub cause: String,
@@ -51,12 +51,6 @@ impl ConnectFailure {
             remedy,
             is_handshake,
         }
-    }
-}
-
-impl fmt::Display for ConnectFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.cause, self.remedy)
     }
 }
 

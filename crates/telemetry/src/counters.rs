@@ -122,9 +122,7 @@ impl CoreCounters {
             count.store(before.wrapping_add(1), Ordering::Relaxed);
         }
     }
-}
 
-impl CoreCounters {
     /// Counts an HTTP/2 connection at its end.
     pub fn http2(
         &self,

@@ -168,8 +168,6 @@ fn subscriber(
 #[derive(Clone, Debug)]
 struct Output(Arc<Lock<OpenTargets>>);
 
-impl Output {}
-
 /// Writes each message as a line.
 struct MessageLayer {
     output: Output,

@@ -43,13 +43,16 @@ pub enum CheckTarget {
 }
 
 /// Why a server did not pass.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum CheckFailure {
     /// No response in time.
+    #[error("no response in time")]
     Timeout,
     /// The server cannot be reached, or ended the response early.
+    #[error("{0}")]
     Broken(String),
     /// The response has another status.
+    #[error("status {0}")]
     Status(u16),
 }
 
@@ -182,16 +185,6 @@ impl CheckFailure {
 impl From<io::Error> for CheckFailure {
     fn from(error: io::Error) -> Self {
         Self::broken(error)
-    }
-}
-
-impl fmt::Display for CheckFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Timeout => f.write_str("no response in time"),
-            Self::Broken(why) => f.write_str(why),
-            Self::Status(status) => write!(f, "status {status}"),
-        }
     }
 }
 

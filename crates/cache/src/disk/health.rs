@@ -4,7 +4,6 @@
 //! one entry is tried again; if it succeeds, storing is on again. Nothing else is written in between, so a failing disk does not
 //! get a thousand requests a second. Reading always continues.
 
-use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -12,32 +11,23 @@ use galley_policy::time::Tick;
 use galley_sys::Lock;
 
 /// The error of the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PauseReason {
     /// No space, or the quota is exceeded.
+    #[error("the disk is full")]
     Full,
     /// Mounted read-only. Many file systems switch to that after an error.
+    #[error("the file system is read-only")]
     ReadOnly,
     /// The owner or mode of the directory denies access.
+    #[error("permission denied in the cache directory")]
     Denied,
     /// The device reported an error.
+    #[error("the disk reports input/output errors")]
     Failing,
     /// Any other error, with its number.
+    #[error("the disk: {}", io::Error::from_raw_os_error(*.0))]
     Other(i32),
-}
-
-impl fmt::Display for PauseReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full => f.write_str("the disk is full"),
-            Self::ReadOnly => f.write_str("the file system is read-only"),
-            Self::Denied => f.write_str("permission denied in the cache directory"),
-            Self::Failing => f.write_str("the disk reports input/output errors"),
-            Self::Other(number) => {
-                write!(f, "the disk: {}", io::Error::from_raw_os_error(*number))
-            }
-        }
-    }
 }
 
 /// The state of storing.

@@ -160,6 +160,18 @@ impl<'a> Cursor<'a> {
         usize::try_from(u32::from_le_bytes(self.array()?)).map_err(|_| InvalidFile)
     }
 
+    pub(super) fn flag(&mut self) -> Result<bool, InvalidFile> {
+        match self.array()? {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            _ => Err(InvalidFile),
+        }
+    }
+
+    pub(super) fn text(&mut self, length: usize) -> Result<&'a str, InvalidFile> {
+        std::str::from_utf8(self.take(length)?).map_err(|_| InvalidFile)
+    }
+
     pub(super) fn numbers(&mut self, count: usize) -> Result<Box<[u64]>, InvalidFile> {
         let mut taken = Cursor(self.take(count.checked_mul(8).ok_or(InvalidFile)?)?);
         (0..count).map(|_| taken.number()).collect()
@@ -170,8 +182,7 @@ impl<'a> Cursor<'a> {
         let mut texts = Vec::new();
         for _ in 0..count {
             let length = self.count()?;
-            let text = std::str::from_utf8(self.take(length)?).map_err(|_| InvalidFile)?;
-            texts.push(text.to_owned());
+            texts.push(self.text(length)?.to_owned());
         }
         Ok(texts)
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use galley_cache::disk::DiskClock;
 use galley_certs::CertificateFiles;
@@ -15,14 +14,14 @@ use super::process_state::ProcessState;
 use super::quic::InheritedQuic;
 use super::site_states::PurgesByName;
 use crate::binary_upgrade::{
-    ListenerName, PoolOffer, Predecessor, PrivilegedPoolMessage, PurgeTables, ReceivedMessage,
-    UpgradeChannel, UpgradeMessage, exchange_purges, read_certificate, read_pages,
+    ListenerName, PoolOffer, Predecessor, PrivilegedPoolMessage, ReceivedMessage, UpgradeChannel,
+    UpgradeMessage, exchange_purges, read_certificate, read_pages,
 };
 use galley_admin::InheritedAdmin;
 use galley_object_cache::ObjectHandover;
 use galley_php::privileged::{KeeperChannel, KeeperOffer, PrivilegedPoolOffer, SocketOffer};
 use galley_php::{ManagedOffer, MasterHandles, Ownership};
-use galley_purging::{PurgeRelay, RelayedPurges, SitePurges};
+use galley_purging::{PurgeRelay, RelayedPurges};
 use galley_tls::CertificateSource;
 
 /// The sockets, certificates and programs that the previous process hands over first.
@@ -130,9 +129,7 @@ impl Inheritance {
             }
         }
     }
-}
 
-impl Inheritance {
     /// Certificates that this process need not be able to read.
     pub fn certificates(&self) -> Vec<CertificateFiles> {
         let sources = self.certificates.iter();
@@ -293,7 +290,8 @@ impl Handover {
         if self.channel.send(serving, &[]).await.is_ok() {
             // Drops the purges that the previous process did not confirm: it does not send pages any more.
             let mut take = |message, carried| objects.take(&message, carried);
-            drop(exchange_purges(&self.channel, &mut ours, &purges, &mut take).await);
+            let find = |site: &str| purges.find(site);
+            drop(exchange_purges(&self.channel, &mut ours, &find, &mut take).await);
         }
         relay.end();
         drop(ours);
@@ -357,12 +355,6 @@ impl ArrivingObjects {
             }
             _ => {}
         }
-    }
-}
-
-impl PurgeTables for PurgesByName {
-    fn find(&self, site: &str) -> Option<Arc<SitePurges>> {
-        self.find(site)
     }
 }
 

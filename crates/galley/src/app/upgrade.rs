@@ -20,10 +20,11 @@ use super::maintenance::MaintenanceThread;
 use super::predecessor::{InheritedNode, InheritedPool, InheritedPrivileged};
 use super::process_state::ProcessState;
 use super::signals::Signals;
+use super::site_states::PurgesByName;
 use super::successor::{StartingProcess, Successor};
 use super::{ServerStartError, build, cluster, maintenance, service_manager, tls};
 use crate::binary_upgrade::{
-    PageSource, PoolOffer, PrivilegedPoolMessage, PurgeTables, UpgradeMessage, exchange_purges,
+    PageSource, PoolOffer, PrivilegedPoolMessage, UpgradeMessage, exchange_purges,
     write_certificate, write_pages,
 };
 use galley_admin::{UpgradeError, UpgradeReport, UpgradeResult};
@@ -271,12 +272,13 @@ impl ControlThread {
         self.admin.retire();
         self.retired.stop();
         let tables = self.process_state.states.purges();
+        let find = |site: &str| tables.find(site);
         let drained = self.generation.drained(signals);
         // It has said all: `Serving` was the last message.
         let mut ignored = |_, _| {};
         let left = tokio::select! {
             () = drained => None,
-            left = exchange_purges(&starting.channel, &mut purges, &tables, &mut ignored) => Some(left),
+            left = exchange_purges(&starting.channel, &mut purges, &find, &mut ignored) => Some(left),
         };
         let Some(left) = left else {
             return ControlFlow::Break(());
@@ -451,8 +453,8 @@ async fn send_keeper(
 }
 
 /// Publishes a purge that no other process has, and notifies its publisher when it is acknowledged.
-fn publish_again(tables: &impl PurgeTables, RelayedPurge { record, done }: RelayedPurge) {
-    let receipt = tables
+fn publish_again(purges: &PurgesByName, RelayedPurge { record, done }: RelayedPurge) {
+    let receipt = purges
         .find(&record.site)
         .map(|site| site.publish(&record.purge, PurgeSource::Upgrade));
     tokio::spawn(async move {

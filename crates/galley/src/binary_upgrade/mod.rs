@@ -15,4 +15,4 @@ pub use certificates::{read_certificate, write_certificate};
 pub use channel::{ENVIRONMENT, Predecessor, ReceivedMessage, UpgradeChannel};
 pub use packet::{ListenerName, PoolOffer, PrivilegedPoolMessage, QuicHeritage, UpgradeMessage};
 pub use pages::{PageSource, read_pages, write_pages};
-pub use relay::{PurgeTables, exchange_purges};
+pub use relay::exchange_purges;

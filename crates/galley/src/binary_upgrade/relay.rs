@@ -13,21 +13,15 @@ use super::channel::UpgradeChannel;
 use super::packet::{Packet, UpgradeMessage};
 use galley_purging::{RelayedPurge, RelayedPurges, SitePurges};
 
-/// Finds the purges of a site by its name.
-pub trait PurgeTables {
-    /// The purges of the site; `None`: this process does not have the site.
-    fn find(&self, site: &str) -> Option<Arc<SitePurges>>;
-}
-
 /// Takes messages of the other process with their descriptors.
 pub type MessageSink<'s> = dyn FnMut(UpgradeMessage, Vec<OwnedFd>) + Send + 's;
 
 /// Sends the purges in `ours` to the other process, and applies those that it sends, until it ends. Returns the purges that it did
-/// not confirm; dropping them notifies their publishers.
+/// not confirm; dropping them notifies their publishers. `find`: the purges of a site by its name, if this process has the site.
 pub async fn exchange_purges(
     channel: &UpgradeChannel,
     ours: &mut RelayedPurges,
-    tables: &impl PurgeTables,
+    find: &impl Fn(&str) -> Option<Arc<SitePurges>>,
     messages: &mut MessageSink<'_>,
 ) -> Vec<RelayedPurge> {
     let mut waiting = WaitingPurges::default();
@@ -38,7 +32,7 @@ pub async fn exchange_purges(
             Some(purge) = ours.recv() => waiting.send(channel, purge).await,
             packet = channel.receive_packet(&mut descriptors) => match packet {
                 Ok(Some(Packet::Purge(number, record))) => {
-                    apply(&mut acknowledged, tables, number, &record);
+                    apply(&mut acknowledged, find, number, &record);
                     Ok(())
                 }
                 Ok(Some(Packet::Done(number))) => {
@@ -67,13 +61,11 @@ pub async fn exchange_purges(
 /// Publishes a purge of the other process; `acknowledged` returns its number when it is on disk.
 fn apply(
     acknowledged: &mut JoinSet<u64>,
-    tables: &impl PurgeTables,
+    find: &impl Fn(&str) -> Option<Arc<SitePurges>>,
     number: u64,
     record: &PurgeRecord,
 ) {
-    let receipt = tables
-        .find(&record.site)
-        .map(|purges| purges.publish_relayed(&record.purge));
+    let receipt = find(&record.site).map(|purges| purges.publish_relayed(&record.purge));
     acknowledged.spawn(async move {
         if let Some(receipt) = receipt {
             receipt.acknowledged().await;

@@ -124,14 +124,6 @@ pub(super) struct PurgeOptions {
     pub(super) json: bool,
 }
 
-impl std::ops::Deref for PurgeOptions {
-    type Target = PurgeSelection;
-
-    fn deref(&self) -> &PurgeSelection {
-        &self.what
-    }
-}
-
 /// At least one of these is needed; each but `--all` may be given several times.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = true)]

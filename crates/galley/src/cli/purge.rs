@@ -14,11 +14,11 @@ use galley_operator::{ask, show};
 pub(super) fn purge(options: &PurgeOptions) -> ExitCode {
     let order = json!({
         "site": options.site,
-        "all": options.all,
-        "urls": options.url,
-        "tags": options.tag,
-        "prefixes": options.prefix,
-        "patterns": options.pattern,
+        "all": options.what.all,
+        "urls": options.what.url,
+        "tags": options.what.tag,
+        "prefixes": options.what.prefix,
+        "patterns": options.what.pattern,
         "soft": options.soft,
     });
     let admin = match ask::admin(&options.admin) {

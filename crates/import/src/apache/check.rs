@@ -53,9 +53,7 @@ impl<'d> ApacheHost<'d> {
             },
         )
     }
-}
 
-impl<'d> ApacheHost<'d> {
     /// Reports the redirects of a folder for a path that only a section for names of files closes: no such section is about a path whose
     /// folder does not exist.
     fn report_names(&self, sample: &SampleRequest<'_>, parts: &[&Part<'d>]) {

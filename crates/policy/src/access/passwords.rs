@@ -3,8 +3,6 @@
 //! This module determines the kind of hash of a line; the server computes hashes. Kinds that no longer protect a password (the
 //! system's old `crypt`, plain text) are rejected when the file is checked.
 
-use std::fmt;
-
 /// A stored hash, by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hash<'f> {
@@ -26,29 +24,22 @@ pub enum Hash<'f> {
 }
 
 /// An unusable line of a file. `Display` gives a text for users.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} {why}")]
 pub struct BadLine {
     /// The line number, from 1.
     pub line: usize,
     why: Why,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Why {
+    #[error("has no `name:hash`")]
     NoHash,
+    #[error("has a hash of a kind that is not known, or none at all")]
     Unknown,
+    #[error("has a bcrypt cost above 16, which takes seconds for each try")]
     TooCostly,
-}
-
-impl fmt::Display for BadLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = match self.why {
-            Why::NoHash => "has no `name:hash`",
-            Why::Unknown => "has a hash of a kind that is not known, or none at all",
-            Why::TooCostly => "has a bcrypt cost above 16, which takes seconds for each try",
-        };
-        write!(f, "line {} {why}", self.line)
-    }
 }
 
 /// The hash of a name: that in its first line.

@@ -1,74 +1,57 @@
 //! Errors of purges, and the limits of one purge.
 
-use std::fmt;
-
 use crate::route::BadHost;
 use crate::tags::MAX_TAG_BYTES;
 use crate::uri::BadTarget;
 
 /// Why a purge is invalid. The sender may see the text of `Display`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PurgeError {
     /// The URL is invalid.
-    Target(BadTarget),
+    #[error("cannot read the URL: {0}")]
+    Target(#[from] BadTarget),
     /// The host of the URL is invalid.
-    Host(BadHost),
+    #[error("cannot read the host: {0}")]
+    Host(#[from] BadHost),
     /// A purge by tags without a tag.
+    #[error("a purge by tags has to name a tag")]
     NoTags,
     /// Tags or a pattern that are not UTF-8.
+    #[error("tags and patterns have to be text")]
     NotText,
     /// A pattern longer than [`MAX_PATTERN_BYTES`].
+    #[error("a pattern has at most {MAX_PATTERN_BYTES} bytes")]
     PatternTooLong,
     /// A pattern that needs more memory than permitted when it is compiled.
+    #[error("a compiled pattern has at most {} KiB: repeat less", COMPILED_BYTES / 1024)]
     PatternTooLarge,
     /// A pattern with the flag `u`.
+    #[error(
+        "a pattern cannot have the flag `u`: write other letters percent-encoded, as in addresses"
+    )]
     PatternUnicode,
     /// A pattern that is not a regular expression; with the reason.
+    #[error("the pattern cannot be used: {0}")]
     Pattern(String),
     /// A tag longer than a page's tags can be.
+    #[error("a tag has at most {MAX_TAG_BYTES} bytes")]
     TagTooLong,
     /// A URL or prefix longer than [`MAX_URL_BYTES`].
+    #[error("a URL or prefix has at most {MAX_URL_BYTES} bytes")]
     UrlTooLong,
     /// More purges than [`MAX_PURGES`].
+    #[error("at most {MAX_PURGES} purges at once")]
     TooMany,
     /// More patterns than [`MAX_PATTERNS`].
+    #[error("at most {MAX_PATTERNS} patterns at once")]
     TooManyPatterns,
     /// An invalid body.
+    #[error("cannot read the body: expected an object with `type`, `selectors` and `groups`")]
     Body,
     /// A request that is not a purge.
+    #[error("this request contains no purge")]
     NoPurge,
 }
-
-impl fmt::Display for PurgeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Target(why) => write!(f, "cannot read the URL: {why}"),
-            Self::Host(why) => write!(f, "cannot read the host: {why}"),
-            Self::NoTags => f.write_str("a purge by tags has to name a tag"),
-            Self::NotText => f.write_str("tags and patterns have to be text"),
-            Self::PatternTooLong => write!(f, "a pattern has at most {MAX_PATTERN_BYTES} bytes"),
-            Self::PatternTooLarge => write!(
-                f,
-                "a compiled pattern has at most {} KiB: repeat less",
-                COMPILED_BYTES / 1024
-            ),
-            Self::PatternUnicode => f.write_str(
-                "a pattern cannot have the flag `u`: write other letters percent-encoded, as in addresses",
-            ),
-            Self::Pattern(why) => write!(f, "the pattern cannot be used: {why}"),
-            Self::TagTooLong => write!(f, "a tag has at most {MAX_TAG_BYTES} bytes"),
-            Self::UrlTooLong => write!(f, "a URL or prefix has at most {MAX_URL_BYTES} bytes"),
-            Self::TooMany => write!(f, "at most {MAX_PURGES} purges at once"),
-            Self::TooManyPatterns => write!(f, "at most {MAX_PATTERNS} patterns at once"),
-            Self::Body => f.write_str(
-                "cannot read the body: expected an object with `type`, `selectors` and `groups`",
-            ),
-            Self::NoPurge => f.write_str("this request contains no purge"),
-        }
-    }
-}
-
-impl std::error::Error for PurgeError {}
 
 impl PurgeError {
     /// Whether the purge is valid but exceeds a limit. If its sender does not learn that, it purges the whole site: a purge is
@@ -90,18 +73,6 @@ impl PurgeError {
             | Self::Body
             | Self::NoPurge => false,
         }
-    }
-}
-
-impl From<BadTarget> for PurgeError {
-    fn from(why: BadTarget) -> Self {
-        Self::Target(why)
-    }
-}
-
-impl From<BadHost> for PurgeError {
-    fn from(why: BadHost) -> Self {
-        Self::Host(why)
     }
 }
 

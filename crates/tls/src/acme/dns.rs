@@ -40,9 +40,7 @@ impl TxtRecord {
         }
         Ok(record)
     }
-}
 
-impl TxtRecord {
     /// Starts to remove the record.
     pub(super) fn remove(&mut self) {
         let (Some(change), Ok(runtime)) = (self.0.take(), Handle::try_current()) else {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use instant_acme::{Error, Problem};
 
 /// The reason why an order failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{words}")]
 pub(super) struct OrderError {
     /// The text for people: one line, without control characters, of limited length.
     pub(super) words: String,
@@ -75,12 +76,6 @@ impl From<Error> for OrderError {
             Error::Json(_) => Self::new("the directory's response does not follow RFC 8555"),
             other => Self::new(other),
         }
-    }
-}
-
-impl fmt::Display for OrderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.words)
     }
 }
 

@@ -83,8 +83,6 @@ enum SenderEnd {
     Broken,
 }
 
-impl StreamShared {}
-
 /// The client's end. Dropping it before [`PartPermit::end`] aborts the body and the request to the upstream.
 #[derive(Debug)]
 pub struct BodySender {

@@ -89,7 +89,7 @@ pub(super) fn read(
     }
     let own = lifetime.fresh_for(Duration::from_millis(head.number()?));
     let [depth] = head.array()?;
-    let is_cut = flag(head)?;
+    let is_cut = head.flag()?;
     // Nothing is reserved in advance: the bytes may not contain as many items.
     let mut includes = Vec::new();
     let mut end = 0;
@@ -119,20 +119,14 @@ pub(super) fn read(
 fn include(head: &mut Cursor<'_>) -> Result<PageInclude, InvalidFile> {
     let start = u32::from_le_bytes(head.array()?);
     let end = u32::from_le_bytes(head.array()?);
-    let on_error = if flag(head)? {
+    let on_error = if head.flag()? {
         OnError::Continue
     } else {
         OnError::Fail
     };
-    let has_alt = flag(head)?;
+    let has_alt = head.flag()?;
     let (src, alt) = (head.count()?, head.count()?);
-    let mut address = |length: usize| {
-        let bytes = head.take(length)?;
-        std::str::from_utf8(bytes)
-            .map(Box::from)
-            .map_err(|_| InvalidFile)
-    };
-    let (src, alt) = (address(src)?, address(alt)?);
+    let (src, alt) = (head.text(src)?.into(), head.text(alt)?.into());
     Ok(PageInclude {
         range: start..end,
         source: Arc::new(IncludeSource {
@@ -155,14 +149,6 @@ fn part(head: &mut Cursor<'_>) -> Result<IncludedPart, InvalidFile> {
         },
         born,
     })
-}
-
-fn flag(head: &mut Cursor<'_>) -> Result<bool, InvalidFile> {
-    match head.array()? {
-        [0] => Ok(false),
-        [1] => Ok(true),
-        _ => Err(InvalidFile),
-    }
 }
 
 fn length(count: usize) -> Option<[u8; 4]> {

@@ -81,19 +81,10 @@ fn one(head: &mut Cursor<'_>) -> Result<PageFragment, InvalidFile> {
     let born = head.number()?;
     let id = head.number()?;
     let digest = u128::from_le_bytes(head.array()?);
-    let is_shared = match head.array()? {
-        [0] => false,
-        [1] => true,
-        _ => return Err(InvalidFile),
-    };
+    let is_shared = head.flag()?;
     let (label, definition, blocks) = (head.count()?, head.count()?, head.count()?);
     let (tags, rendered, except) = (head.count()?, head.count()?, head.count()?);
-    let mut text = |length: usize| {
-        let bytes = head.take(length)?;
-        std::str::from_utf8(bytes)
-            .map(Box::from)
-            .map_err(|_| InvalidFile)
-    };
+    let mut text = |length: usize| head.text(length).map(Box::from);
     let (label, definition, blocks) = (text(label)?, text(definition)?, text(blocks)?);
     let tags = head.numbers(tags)?.into();
     let rendered = head.numbers(rendered)?;
