@@ -1,6 +1,6 @@
 //! The site of generated plugins: loads one plugin at a time, on the database as it was at the beginning.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf};
+use std::{collections::BTreeMap, fmt::Write as _, fs, io, path::PathBuf};
 
 use super::{
     plugin::{Edit, GeneratedPlugin},
@@ -84,8 +84,13 @@ impl GeneratedSite {
     /// Installs or removes the drop-in, and empties it.
     fn set_object_cache(&self, is_wanted: bool) -> Result<(), TestkitError> {
         let kept = self.site.notes_dir().join("object-cache");
-        if kept.exists() {
-            fs::remove_dir_all(&kept).context("empty the object cache")?;
+        // A request that has not ended yet may write a value meanwhile.
+        while let Err(error) = fs::remove_dir_all(&kept) {
+            match error.kind() {
+                io::ErrorKind::NotFound => break,
+                io::ErrorKind::DirectoryNotEmpty => {}
+                _ => return Err(error).context("empty the object cache"),
+            }
         }
         let file = self.site.wordpress.root.join("wp-content/object-cache.php");
         if is_wanted {
