@@ -173,7 +173,9 @@ final class Described_Cache {
 		foreach ( $values as $key => $value ) {
 			$name = get_current_blog_id() . ':' . cached_tag( $group, (string) $key );
 			$read = $GLOBALS['galley_cached_reads'][ $name ] ?? ( $this->has_read( $key, $group ) ? true : null );
-			if ( is_described() && null === $read ) {
+			// HTML that the page renders itself counts as missing on each page, so no page shows what another request puts there.
+			$is_rendered = false === $read && isset( $GLOBALS['galley_kept_rendered'][ "$group:$key" ] ) && empty( $GLOBALS['galley_kept_http'] );
+			if ( is_described() && ( null === $read || $is_rendered ) ) {
 				$GLOBALS['galley_cached_reads'][ $name ] = 'own';
 			}
 			$is_fill = 'own' === $read || ( false === $read && is_described() );

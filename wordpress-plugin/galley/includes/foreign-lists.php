@@ -30,6 +30,7 @@ $GLOBALS['galley_unfiltered'] = array();
 if ( is_described() ) {
 	add_filter( 'the_posts', __NAMESPACE__ . '\\gather_foreign_list', PHP_INT_MAX, 2 );
 	add_filter( 'posts_pre_query', __NAMESPACE__ . '\\note_unfiltered', PHP_INT_MAX, 2 );
+	add_filter( 'the_comments', __NAMESPACE__ . '\\gather_foreign_comments', PHP_INT_MAX );
 }
 
 function gather_foreign_list( $posts, $query = null ) {

@@ -64,7 +64,6 @@ function gather_people(): void {
 	add_filter( 'sites_pre_query', $own . 'gather_blogs', PHP_INT_MAX );
 	add_filter( 'users_pre_query', $own . 'gather_users', PHP_INT_MAX, 2 );
 	add_filter( 'comments_pre_query', $own . 'gather_comments', PHP_INT_MAX, 2 );
-	add_filter( 'the_comments', $own . 'gather_foreign_comments' );
 	add_filter( 'get_comments_number', $own . 'gather_number', PHP_INT_MAX, 2 );
 	foreach ( array( 'get_comment_text', 'get_comment_excerpt' ) as $filter ) {
 		add_filter( $filter, $own . 'gather_comment', PHP_INT_MAX, 3 );

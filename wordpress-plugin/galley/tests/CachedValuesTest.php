@@ -15,6 +15,7 @@ final class CachedValuesTest extends TestCase {
 
 	protected function tearDown(): void {
 		$GLOBALS['galley_cached_reads']  = array();
+		$GLOBALS['galley_kept_rendered'] = array();
 		$GLOBALS['galley_tags']          = array();
 		$GLOBALS['galley_at_most']       = array();
 		$GLOBALS['galley_is_over']       = false;
@@ -73,6 +74,7 @@ final class CachedValuesTest extends TestCase {
 		$GLOBALS['loaded_of_test']       = $options;
 		$GLOBALS['galley_purge_id']      = 'x';
 		$GLOBALS['galley_cached_reads']  = array();
+		$GLOBALS['galley_kept_rendered'] = array();
 		$GLOBALS['galley_tags']          = array();
 		$_SERVER['HTTP_GALLEY_REQUEST']  = $is_page ? 'shared' : 'whole';
 		$GLOBALS['galley_cached_groups'] = array();
@@ -92,6 +94,7 @@ final class CachedValuesTest extends TestCase {
 			array( array( array( 'get', 'a', 'shelf' ) ), array( 'og', 'og.shelf', $tag ) ),
 			array( array( array( 'get', 'none', 'shelf' ) ), array( 'og', 'og.shelf', $none ) ),
 			array( array( array( 'get', 'none', 'shelf' ), array( 'set', 'none', 'new', 'shelf' ), array( 'get', 'none', 'shelf' ) ), array( 'og', 'og.shelf', $none ) ),
+			array( array( array( 'get', 'none', 'shelf' ), array( 'set', 'none', '<p>new</p>', 'shelf' ) ), array() ),
 			array( array( array( 'get', 'none', 'shelf' ), array( 'delete', 'none', 'shelf' ), array( 'set_multiple', array( 'none' => 'new' ), 'shelf' ) ), array( 'og', 'og.shelf', $none ) ),
 			array( array( array( 'get_multiple', array( 'a', 'none' ), 'shelf' ) ), array( 'og', 'og.shelf', $tag, $none ) ),
 			array( array( array( 'get', 'a', 'posts' ), array( 'get', 'x', 'transient' ), array( 'get', 'x', 'default' ) ), array() ),
